@@ -10,21 +10,15 @@ import shlex
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from io import BufferedReader
-from queue import Empty, SimpleQueue
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
+from toolkit.comm.child_processes import ChildProcesses
 from toolkit.comm.launchers import rank_command
-from toolkit.comm.rank_processes import (
-    INTERRUPTION_SECONDS,
-    shell_code,
-    split_lines,
-)
+from toolkit.comm.rank_processes import INTERRUPTION_SECONDS, shell_code
 from toolkit.comm.remote_ranks import INTERRUPT, RemoteRanks
 from toolkit.comm.sockets.keys import SECRET_SIZE
 from toolkit.comm.sockets.rendezvous import is_loopback
@@ -153,9 +147,8 @@ class _HostsJob:
         self, ssh: str, hosts: Sequence[Host], descriptions: Sequence[RemoteRanks]
     ) -> None:
         self._ssh, self._hosts, self._descriptions = ssh, hosts, descriptions
-        self._processes: dict[int, subprocess.Popen[bytes]] = {}
-        self._ended: SimpleQueue[tuple[int, int]] = SimpleQueue()
-        self._readers: list[threading.Thread] = []
+        self._prefixes = [f"{host.name}: ".encode() for host in hosts]
+        self._children = ChildProcesses(self._forward)  # one of ssh for each host
         self._started_hosts: set[int] = set()
         self._code = 0
         self._kill_time = float("inf")
@@ -169,7 +162,7 @@ class _HostsJob:
             self._send(0, self._descriptions[0].to_line())
             self._wait()
         except KeyboardInterrupt:
-            for index in list(self._processes):
+            for index in list(self._children.running):
                 self._send(index, INTERRUPT)
             self._kill_time = time.monotonic() + _END_SECONDS
             self._code = self._code or 128 + signal.SIGINT
@@ -178,10 +171,8 @@ class _HostsJob:
         finally:
             signal.signal(signal.SIGTERM, previous_handler)
             self._end()
-            for process in self._processes.values():
-                process.kill()
-            for reader in self._readers:
-                reader.join(1)
+            self._children.close()
+            self._children.join_readers()
         return self._code
 
     def _start(self, index: int) -> None:
@@ -199,32 +190,20 @@ class _HostsJob:
             # Ctrl-C in the terminal must not end ssh before the ranks.
             process_group=0,
         )
-        self._processes[index] = process
-        for source, is_error in ((process.stdout, False), (process.stderr, True)):
-            arguments = index, cast(BufferedReader, source), is_error
-            reader = threading.Thread(target=self._forward, args=arguments, daemon=True)
-            reader.start()
-            self._readers.append(reader)
-        threading.Thread(
-            target=lambda: self._ended.put((index, process.wait())), daemon=True
-        ).start()
+        self._children.add(index, process)
 
-    def _forward(self, index: int, source: BufferedReader, is_error: bool) -> None:
-        """Forward the lines of a host as they arrive."""
+    def _forward(self, index: int, is_error: bool, line: bytes) -> None:
+        """Forward a line of a host; a line with its token has a port."""
+        port_line = self._descriptions[index].token.encode() + b" "
+        if line.startswith(port_line) and not is_error:
+            self._started_hosts.add(index)
+            if index == 0:
+                self._send_port(int(line.removeprefix(port_line)))
+            return
         target = (sys.stderr if is_error else sys.stdout).buffer
-        description = self._descriptions[index]
-        prefix = f"{self._hosts[index].name}: ".encode()
-        port_line = description.token.encode() + b" "
-        with source:
-            for line in split_lines(source):
-                if line.startswith(port_line) and not is_error:
-                    self._started_hosts.add(index)
-                    if index == 0:
-                        self._send_port(int(line.removeprefix(port_line)))
-                    continue
-                is_complete = _TAG.match(line) or not line.strip()
-                target.write(line if is_complete else prefix + line)
-                target.flush()
+        is_complete = _TAG.match(line) or not line.strip()
+        target.write(line if is_complete else self._prefixes[index] + line)
+        target.flush()
 
     def _send_port(self, port: int) -> None:
         """Start the ranks of the other hosts, which connect to rank 0."""
@@ -234,7 +213,7 @@ class _HostsJob:
 
     def _send(self, index: int, line: bytes) -> None:
         """Send a line to the process of a host, if it still runs."""
-        process = self._processes.get(index)
+        process = self._children.running.get(index)
         if process is None:
             return
         assert process.stdin is not None
@@ -244,15 +223,16 @@ class _HostsJob:
 
     def _wait(self) -> None:
         """Wait until the processes of all hosts have ended."""
-        while self._processes:
-            with suppress(Empty):
-                self._handle_end(*self._ended.get(timeout=_POLL_SECONDS))
+        while self._children.running:
+            ended = self._children.next_end(_POLL_SECONDS)
+            if ended is not None:
+                self._handle_end(*ended)
             if time.monotonic() > self._kill_time:
-                for process in list(self._processes.values()):
-                    process.kill()
+                self._children.close()
 
-    def _handle_end(self, index: int, code: int) -> None:
-        process = self._processes.pop(index)
+    def _handle_end(
+        self, index: int, process: subprocess.Popen[bytes], code: int
+    ) -> None:
         assert process.stdin is not None
         with suppress(OSError):
             process.stdin.close()
@@ -271,7 +251,7 @@ class _HostsJob:
     def _end(self) -> None:
         """End the ranks of all hosts: their processes follow the end of their input."""
         self._kill_time = min(self._kill_time, time.monotonic() + _END_SECONDS)
-        for process in list(self._processes.values()):
+        for process in list(self._children.running.values()):
             assert process.stdin is not None
             with suppress(OSError):
                 process.stdin.close()

@@ -16,8 +16,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO, TypeAlias, cast
 
+from toolkit.comm.child_processes import split_lines
 from toolkit.comm.loopback import LOOPBACK_NETWORK, restrict_listeners
-from toolkit.comm.rank_processes import shell_code, split_lines
+from toolkit.comm.rank_processes import shell_code
 from toolkit.comm.watchdog import KILL_SIGNAL
 
 # Launcher tags: "[1,0]<stdout>: " is Open MPI's, "[0] " is MPICH's.

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from io import BufferedReader
+from contextlib import contextmanager
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from typing import IO, TypeAlias, cast
+from typing import IO
 
+from toolkit.comm.child_processes import ChildProcesses, LineOutput
 from toolkit.comm.sockets.keys import create_job_folder
 from toolkit.comm.watchdog import KILL_SIGNAL
 
@@ -25,8 +22,6 @@ INTERRUPTION_SECONDS, _END_SECONDS = 5.0, 2.0
 # Seconds for processes to react to Ctrl-C, which the terminal sends to all of them.
 _CTRL_C_SECONDS = 1.0
 _POLL_SECONDS = 0.05
-# Receives each line of a rank: the rank, whether it is of stderr, and the line.
-RankOutput: TypeAlias = Callable[[int, bool, bytes], None]
 
 
 def run_ranks(
@@ -90,7 +85,7 @@ class RankProcesses:
         folder: Path | None,
         *,
         elastic: bool = False,
-        output: RankOutput = write_to_terminal,
+        output: LineOutput = write_to_terminal,
         choose_input: Callable[[int], int | None] = terminal_input,
     ) -> None:
         self._command = command
@@ -99,13 +94,10 @@ class RankProcesses:
         if folder is not None:
             self._environment["TOOLKIT_JOB"] = str(folder)
         self._elastic = elastic
-        self._output = output
         self._choose_input = choose_input
-        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._children = ChildProcesses(output)
         self._local_ranks: dict[int, int] = {}  # of the processes
-        self._ended: SimpleQueue[tuple[int, int]] = SimpleQueue()
         self._lifelines: list[IO[bytes]] = []
-        self._readers: list[threading.Thread] = []
         self._code = 0
         self._is_ending = False
         self._kill_time = float("inf")
@@ -128,12 +120,10 @@ class RankProcesses:
             self._wait_after_ctrl_c()
             raise
         finally:
-            for process in list(self._processes.values()):
-                process.kill()
+            self._children.close()
             for lifeline in self._lifelines:
                 lifeline.close()
-            for reader in self._readers:
-                reader.join(1)
+            self._children.join_readers()
         return self._code
 
     @contextmanager
@@ -162,52 +152,38 @@ class RankProcesses:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-        self._processes[number] = process
         if process.stdin is not None:
             self._lifelines.append(process.stdin)
-        for source, is_error in ((process.stdout, False), (process.stderr, True)):
-            arguments = number, is_error, cast(BufferedReader, source)
-            reader = threading.Thread(target=self._forward, args=arguments, daemon=True)
-            reader.start()
-            self._readers.append(reader)
-        threading.Thread(
-            target=lambda: self._ended.put((number, process.wait())), daemon=True
-        ).start()
+        self._children.add(number, process)
 
     def _free_local_rank(self) -> int:
         """Return the first rank on this machine, and thus GPU, that no process has."""
         used = {
             self._local_ranks[number]
-            for number, process in self._processes.items()
+            for number, process in self._children.running.items()
             if process.poll() is None
         }
         return next(rank for rank in range(len(used) + 1) if rank not in used)
 
-    def _forward(self, number: int, is_error: bool, source: BufferedReader) -> None:
-        """Forward lines with the rank, as they arrive."""
-        with source:
-            for line in split_lines(source):
-                self._output(number, is_error, line)
-
     def _wait(self) -> None:
         """Wait until all processes have ended."""
-        while self._processes:
-            with suppress(Empty):
-                self._handle_end(*self._ended.get(timeout=_POLL_SECONDS))
+        while self._children.running:
+            ended = self._children.next_end(_POLL_SECONDS)
+            if ended is not None:
+                self._handle_end(ended[0], ended[2])
             if time.monotonic() > self._kill_time:
                 self._kill_time = float("inf")
-                self._signal(KILL_SIGNAL)
+                self._children.send_signal(KILL_SIGNAL)
             if "TOOLKIT_REPLACE" in self._environment:
                 self._start_replacements()
 
     def _handle_end(self, number: int, code: int) -> None:
-        del self._processes[number]
         if self._folder is not None:
             Path(self._folder, f"ended-{number}").touch()
         is_ending = self._is_ending
         if not code or self._code:
             return
-        if self._elastic and code < 0 and self._processes and not is_ending:
+        if self._elastic and code < 0 and self._children.running and not is_ending:
             name = signal_name(-code)
             _report(f"{name} ended rank {number}; the job continues without it")
             return
@@ -232,31 +208,25 @@ class RankProcesses:
         """
         self._is_ending = True
         self._kill_time = min(self._kill_time, time.monotonic() + seconds)
-        self._signal(signal.SIGTERM)
+        self._children.send_signal(signal.SIGTERM)
         if hasattr(signal, "SIGCONT"):
-            self._signal(signal.SIGCONT)  # for a stopped process
+            self._children.send_signal(signal.SIGCONT)  # for a stopped process
 
     def interrupt(self) -> None:
         """Send SIGINT to all processes, and kill the remaining ones later."""
         self._is_ending = True
         self._kill_time = min(self._kill_time, time.monotonic() + INTERRUPTION_SECONDS)
-        self._signal(signal.SIGINT)
+        self._children.send_signal(signal.SIGINT)
 
     def _wait_after_ctrl_c(self) -> None:
         """Wait for the end of the processes after Ctrl-C."""
         end = time.monotonic() + INTERRUPTION_SECONDS
         signal_time = time.monotonic() + _CTRL_C_SECONDS
-        while self._processes and time.monotonic() < end:
-            with suppress(Empty):
-                number, _ = self._ended.get(timeout=_POLL_SECONDS)
-                del self._processes[number]
+        while self._children.running and time.monotonic() < end:
+            self._children.next_end(_POLL_SECONDS)
             if time.monotonic() > signal_time:
                 signal_time = float("inf")
-                self._signal(signal.SIGINT)
-
-    def _signal(self, number: int) -> None:
-        for process in list(self._processes.values()):
-            process.send_signal(number)
+                self._children.send_signal(signal.SIGINT)
 
     def _start_replacements(self) -> None:
         assert self._folder is not None
@@ -264,16 +234,6 @@ class RankProcesses:
             number = int(path.name.partition("-")[2])
             request = path.rename(self._folder / f"request-{number}")
             self._start(number, TOOLKIT_REPLACEMENT=str(request))
-
-
-def split_lines(source: BufferedReader) -> Iterator[bytes]:
-    """Yield lines, and redraws of a progress bar, each with its line end."""
-    remainder = b""
-    while chunk := source.read1(1 << 16):
-        *lines, remainder = re.split(rb"(?<=[\r\n])", remainder + chunk)
-        yield from lines
-    if remainder:
-        yield remainder
 
 
 def shell_code(code: int) -> int:

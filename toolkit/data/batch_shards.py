@@ -31,7 +31,7 @@ class BatchShard:
             compute all elements.
     """
 
-    def __init__(self, value: Any, rows: int, ends: Any = None) -> None:
+    def __init__(self, value: Any, rows: int, ends: object = None) -> None:
         self.value = value
         self.rows = rows
         self.ends = ends
@@ -57,7 +57,7 @@ class LocalRows(np.ndarray[Any, Any]):
 _COMPARED_ELEMENTS = 2048
 
 
-def checksum_of_arrays(arrays: Iterable[Any], checksum: int = 0) -> int:
+def checksum_of_arrays(arrays: Iterable[object], checksum: int = 0) -> int:
     """Return a checksum of some elements of arrays, to detect different data.
 
     Args:
@@ -89,7 +89,7 @@ def rows_to_read(rows: range) -> range:
 
 
 def shard_of_batch(
-    batch_size: int, rows: range, value: Any, ends: Any = None
+    batch_size: int, rows: range, value: Any, ends: object = None
 ) -> BatchShard:
     """Return the local shard, from a batch of the rows that were read."""
     if not rows:

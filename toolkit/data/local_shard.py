@@ -153,7 +153,7 @@ def _find_sources(stages: Sequence[Dataset]) -> list[Dataset]:
     ]
 
 
-def _without_folder(value: Any) -> Any:
+def _without_folder(value: object) -> object:
     """Return the last part of a path, because processes can have copies of files."""
     text = value.item() if isinstance(value, np.ndarray) and not value.ndim else value
     if not isinstance(text, (str, bytes)):
