@@ -138,18 +138,18 @@ class FirstRow:
 
 def _find_sources(stages: Sequence[Dataset]) -> list[Dataset]:
     """Return the stages that provide rows: sources, or the contents of their files."""
-    hidden: set[int] = set()  # names of files, of which `interleave` reads the contents
+    hidden: set[Dataset] = set()  # of names of files that `interleave` reads
     for stage in stages:
         ancestors = list(stage._ancestors())
         if isinstance(stage, Interleave):
-            hidden.update(id(x) for x in ancestors if x is not stage)
+            hidden.update(x for x in ancestors if x is not stage)
             if any(isinstance(x, Map) for x in ancestors):
-                hidden.add(id(stage))
+                hidden.add(stage)
     return [
         stage
         for stage in stages
         if isinstance(stage, Interleave) or not stage._parents
-        if id(stage) not in hidden
+        if stage not in hidden
     ]
 
 
