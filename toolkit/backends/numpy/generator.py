@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from toolkit.backends.generator import CodeGenerator
 from toolkit.backends.numpy import (
     fourier,
+    narrow_factors,
     narrow_rows,
     narrow_storage,
     outer_products,
@@ -42,6 +43,7 @@ class LlvmGenerator(CodeGenerator):
             pointwise.pointwise_gradients_as_products,
             outer_products.multiply_outer_products,
             reductions.separate_reductions,
+            narrow_factors.read_narrow_factors,
             narrow_rows.join_narrow_rows,
         ),
         after_scheduling=(narrow_storage.store_narrow,),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from toolkit.backends.numpy.jit.math.bfloat16 import NARROW
 from toolkit.backends.numpy.jit.math.narrow import WIDE, is_narrow
 from toolkit.backends.numpy.jit.products import PRODUCTS
+from toolkit.backends.numpy.narrow_factors import reads_stored
 from toolkit.backends.target import Target
 from toolkit.ir import Constant, Graph, Kind, Narrow, Node, Spec, Value, cast_node
 
@@ -21,6 +23,14 @@ _MOVING_OPERATIONS = {
 }
 # Moving operations that read a few elements of a stored operand, or replace a few.
 _SELECTIONS = {"gather", "take_along_axis", "dynamic_slice", "dynamic_update_slice"}
+# The inputs of loops and branches before the invariant ones: numbers, or attributes.
+_VARYING_INPUTS: dict[str, tuple[Any, ...]] = {
+    "while_loop": ("carry",),
+    "scan": ("carry", "xs"),
+    "cond": (1,),
+}
+# Invariant values of up to this size are converted in each iteration.
+_FEW_BYTES = 1 << 14
 
 
 def widen(graph: Graph, target: Target) -> Graph:
@@ -51,10 +61,14 @@ class _Widening:
         graph: the graph to rewrite.
         is_inner: whether it is the graph of a loop or a branch, whose inputs and
             outputs become float32.
+        stored_inputs: inputs of an inner graph that have 16 bits.
     """
 
-    def __init__(self, graph: Graph, is_inner: bool) -> None:
+    def __init__(
+        self, graph: Graph, is_inner: bool, stored_inputs: Collection[Value] = ()
+    ) -> None:
         self.graph, self.is_inner = graph, is_inner
+        self.stored_inputs = stored_inputs
         self.nodes: list[Node] = []
         self.wide: dict[Value, Value] = {}
         # Stored values of 16 bits that are equal to the values of the graph.
@@ -78,7 +92,7 @@ class _Widening:
     def _declare_input(self, x: Any) -> Any:
         if not is_narrow(x.spec.dtype):
             return x
-        if self.is_inner:
+        if self.is_inner and x not in self.stored_inputs:
             self.wide[x] = _wide_value(x, x.spec.with_dtype(WIDE))
             return self.wide[x]
         self.stored[x] = x
@@ -112,7 +126,10 @@ class _Widening:
         if node.op.name in _BIT_OPERATIONS or is_stored:
             self._add_stored(node)
             return
-        self._add_wide(node)
+        if node.op.name in _VARYING_INPUTS:
+            self._add_control(node)
+        else:
+            self._add_wide(node)
         for y in self.rounding_casts.intersection(node.outputs):
             stored = self.stored[y] = Value(y.spec)
             wide = _wide_value(y, y.spec.with_dtype(WIDE))
@@ -138,6 +155,27 @@ class _Widening:
         self.nodes.append(node.with_inputs(inputs))
         self.stored |= {y: y for y in node.outputs if is_narrow(y.spec.dtype)}
 
+    def _add_control(self, node: Node) -> None:
+        """Add a loop or branches, which read invariant values of 16 bits as stored."""
+        first = sum(node.attrs.get(x, x) for x in _VARYING_INPUTS[node.op.name])
+        is_cond = node.op.name == "cond"
+        bodies = {k: g for k, g in node.attrs.items() if isinstance(g, Graph)}
+        stored = {
+            i
+            for i in range(first, len(node.inputs))
+            if node.inputs[i] in self.stored
+            and all(_reads_stored(g, g.inputs[i - is_cond]) for g in bodies.values())
+        }
+        inputs = [
+            self.stored[x] if i in stored else self._read(x)
+            for i, x in enumerate(node.inputs)
+        ]
+        attrs = {k: _wide_attribute(x) for k, x in node.attrs.items()}
+        for name, g in bodies.items():
+            values = {g.inputs[i - is_cond] for i in stored}
+            attrs[name] = _Widening(g, True, values).widen()
+        self._append(node, inputs, attrs)
+
     def _add_wide(self, node: Node) -> None:
         """Add a node in float32."""
         inputs = [self._read(x) for x in node.inputs]
@@ -146,6 +184,12 @@ class _Widening:
             x.spec.dtype == NARROW for x in node.inputs
         ):
             attrs["factors"] = NARROW
+        self._append(node, inputs, attrs)
+
+    def _append(
+        self, node: Node, inputs: Sequence[Value], attrs: Mapping[str, object]
+    ) -> None:
+        """Append a node with other operands, and note its results in float32."""
         result = node.op.spec(*(x.spec for x in inputs), **attrs)
         specs = result if isinstance(result, tuple) else (result,)
         outputs = []
@@ -167,6 +211,40 @@ def _wide_attribute(value: Any) -> Any:
     if isinstance(value, tuple) and any(isinstance(item, Spec) for item in value):
         return tuple(map(_wide_attribute, value))
     return WIDE if isinstance(value, str) and is_narrow(value) else value
+
+
+def _reads_stored(graph: Graph, x: Value) -> bool:
+    """Return whether each reader of an input of 16 bits converts it at little cost.
+
+    Products and elementwise operations convert elements while they read them. A
+    selection converts few elements. Others would convert it in each iteration.
+    """
+    if not is_narrow(x.spec.dtype):
+        return False
+    if x.spec.nbytes <= _FEW_BYTES:
+        return True
+    same = {x}  # its elements, perhaps in float32 and in another layout
+    for node in graph.nodes:
+        for i, read in enumerate(node.inputs):
+            if read not in same:
+                continue
+            if node.op.kind is Kind.VIEW or node.op.name == "cast":
+                same.update(node.outputs)
+            elif node.op.name in _VARYING_INPUTS:
+                offset = node.op.name == "cond"
+                first = sum(node.attrs.get(k, k) for k in _VARYING_INPUTS[node.op.name])
+                bodies = [g for g in node.attrs.values() if isinstance(g, Graph)]
+                if i < first or not all(
+                    _reads_stored(g, g.inputs[i - offset]) for g in bodies
+                ):
+                    return False
+            elif not (
+                node.op.kind is Kind.ELEMENTWISE
+                or reads_stored(node, i)
+                or (node.op.name in _SELECTIONS and i == 0)
+            ):
+                return False
+    return same.isdisjoint(graph.outputs)
 
 
 def _is_move(node: Node) -> bool:

@@ -14,7 +14,7 @@ from toolkit.backends.numpy.jit.fused.elementwise import (
     lower_fused,
     lower_with_copies,
 )
-from toolkit.backends.numpy.jit.math.bfloat16 import NARROW, WIDE
+from toolkit.backends.numpy.jit.math.narrow import WIDE, is_narrow
 from toolkit.backends.numpy.jit.products import PRODUCTS
 from toolkit.definitions.namespaces import import_location
 from toolkit.dtypes import is_complex
@@ -172,18 +172,31 @@ def _lower_with_casts(
     inputs: Sequence[Operand],
     outputs: Sequence[Operand],
 ) -> Lowered | None:
-    """Lower a product whose lowering supports float32 only, after casts of its factors.
+    """Lower a product after casts of the 16-bit factors that its lowering rejects.
 
-    Return None if no factor is bfloat16.
+    Return None if no factor is a 16-bit float. Usually the first factor is the smaller
+    one, so its cast alone is tried first.
     """
     product = argument.nodes[0] if isinstance(argument, Graph) else argument
-    wide: dict[Any, Any] = {
-        x: Value(x.spec.with_dtype(WIDE))
-        for x in product.inputs
-        if x.spec.dtype == NARROW
-    }
-    if not wide:
+    narrow = [x for x in dict.fromkeys(product.inputs) if is_narrow(x.spec.dtype)]
+    for factors in ([x] for x in narrow) if len(narrow) > 1 else ():
+        lowered = _lower_after_casts(factors, lower_node, argument, inputs, outputs)
+        if lowered is not None:
+            return lowered
+    if not narrow:
         return None
+    return _lower_after_casts(narrow, lower_node, argument, inputs, outputs)
+
+
+def _lower_after_casts(
+    factors: Sequence[Value],
+    lower_node: Lowering,
+    argument: Graph | Node,
+    inputs: Sequence[Operand],
+    outputs: Sequence[Operand],
+) -> Lowered | None:
+    """Lower a product after casts of some factors to float32."""
+    wide = {x: Value(x.spec.with_dtype(WIDE)) for x in factors}
     casts = {
         i: contiguous(wide[x].spec) for i, x in enumerate(argument.inputs) if x in wide
     }

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from toolkit import dtypes
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.math.narrow import convert
 
 
 class Batch(NamedTuple):
@@ -70,6 +71,16 @@ class MatrixWriter:
     def load_vector(self, address: Pointer, mask: Mask = None) -> Value:
         """Load a vector of elements."""
         return self.b.load(address, 0, self.dtype, mask)
+
+    def load_converted(self, address: Pointer, stored: str, mask: Mask = None) -> Value:
+        """Load a vector of elements that may be stored as 16-bit floats."""
+        value = self.b.load(address, 0, stored, mask)
+        return value if stored == self.dtype else convert(self.b, value, self.dtype)
+
+    def scalar_converted(self, address: Pointer, stored: str) -> Value:
+        """Load one element that may be stored as a 16-bit float."""
+        value = self.b.scalar(address, stored)
+        return value if stored == self.dtype else convert(self.b, value, self.dtype)
 
     def store_vector(self, value: Value, address: Pointer, mask: Mask = None) -> None:
         """Store a vector."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from toolkit import dtypes
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.epilogue import BodyStructure, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.gemm.writer import MatrixWriter
+from toolkit.backends.numpy.jit.math.narrow import convert
 from toolkit.definitions.records import record
 
 # Rows that are summed together.
@@ -21,6 +23,7 @@ class DotPlan:
 
     Attributes:
         dtype, lanes: of its vectors.
+        a_dtype, b_dtype: of the operands in memory: `dtype`, or a 16-bit float.
         columns: of the right operand.
         axes: the number of batch axes.
         a, b: the inputs of the body that are the operands.
@@ -28,6 +31,8 @@ class DotPlan:
     """
 
     dtype: str
+    a_dtype: str
+    b_dtype: str
     lanes: int
     columns: int
     axes: int
@@ -65,6 +70,10 @@ class _Dot(MatrixWriter):
     def __init__(self, builder: Kernel, plan: DotPlan, body: BodyStructure) -> None:
         super().__init__(builder, plan.dtype)
         self.plan = plan
+        self.a_itemsize: int = dtypes.itemsize(plan.a_dtype)
+        # Gathered columns are converted.
+        self.column_dtype: str = plan.dtype if plan.is_gathered else plan.b_dtype
+        self.column_itemsize: int = dtypes.itemsize(self.column_dtype)
         self.epilogue = Epilogue.of_table(body, builder)
         bases = self.epilogue.addresses
         self.left_address, self.right_address = bases[plan.a], bases[plan.b]
@@ -142,7 +151,9 @@ class _Dot(MatrixWriter):
             source, target = y + c * n.b_line, self.scratch + c * line
             with b.loop(0, n.depth, b.lanes) as term:
                 mask = self.b.first_lanes(n.depth - term)
-                value = self.b.gather(source, n.b_term, term, self.dtype, mask)
+                value = self.b.gather(source, n.b_term, term, self.plan.b_dtype, mask)
+                if self.plan.b_dtype != self.dtype:
+                    value = convert(b, value, self.dtype)
                 self.b.store(value, target, term, mask)
 
     # --- sums -------------------------------------------------------------------------
@@ -199,11 +210,15 @@ class _Dot(MatrixWriter):
         mask: Mask,
     ) -> list[Value]:
         """Add the products of a vector of terms."""
-        offset = term * self.itemsize
-        ys = [self.load_vector(column + offset, mask) for column in columns]
+        offset = term * self.column_itemsize
+        ys = [
+            self.load_converted(column + offset, self.column_dtype, mask)
+            for column in columns
+        ]
         results, remaining_sums = [], iter(sums)
         for row in rows:
-            x = self.load_vector(row + offset, mask)
+            address = row + term * self.a_itemsize
+            x = self.load_converted(address, self.plan.a_dtype, mask)
             results += [self.multiply_add(next(remaining_sums), x, y) for y in ys]
         return results
 

@@ -19,7 +19,6 @@ from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import BodyStructure
 from toolkit.backends.numpy.jit.kernels.gemm.call_list import CallList
 from toolkit.backends.numpy.jit.kernels.gemm.combine import combine_call
-from toolkit.backends.numpy.jit.kernels.gemm.problem import packing_of
 from toolkit.backends.numpy.jit.kernels.matmul.dot import DotNumbers, DotPlan, emit_dot
 from toolkit.backends.numpy.jit.kernels.matmul.pack import (
     PackNumbers,
@@ -49,6 +48,7 @@ from toolkit.backends.numpy.jit.kernels.matmul.strategies import (
     Strategy,
     choose,
 )
+from toolkit.backends.numpy.jit.math.narrow import WIDE, is_narrow
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.numpy.jit.products import can_round_factors
 from toolkit.ir import Graph
@@ -59,6 +59,8 @@ from toolkit.plans.operands import Operand, align_up
 _CHUNK_TERMS = 256
 # Vectors of columns in a row of the call of a single-row product.
 _VECTORS = 4
+# The most bytes from rows in use to prefetched ones.
+_PREFETCHED_BYTES = 1 << 18
 # The least bytes of a task.
 _TASK_BYTES = 1 << 18
 
@@ -76,7 +78,7 @@ def lower_matmul(
         rounded = lower_rounded(p, body)
         if rounded is not None:
             return rounded
-    if p.is_mixed:
+    if p.is_mixed and not _can_convert(p):
         return None
     p = replace(p, is_frozen=p.is_frozen and p.is_worth_packing)
     if p.is_dot:
@@ -86,14 +88,25 @@ def lower_matmul(
     return Lowering(p, choose(p), body).lower()
 
 
+def _can_convert(p: Problem) -> bool:
+    """Return whether a kernel converts 16-bit operands while it reads them.
+
+    Tiles read each element of the left operand for every panel, so they do not.
+    """
+    stored = {p.a_dtype, p.b_dtype} - {p.dtype}
+    is_supported = p.dtype == WIDE and all(map(is_narrow, stored))
+    return is_supported and (p.a_dtype == WIDE or p.is_dot or p.is_row)
+
+
 def _lower_dot(p: Problem, body: Graph) -> Lowered:
     """Lower a product with few columns."""
     rows = p.products if p.batch else p.rows
     grain = partition(rows, p.nbytes // _TASK_BYTES)
-    is_gathered = p.depth > 0 and p.b_term != p.itemsize
+    is_gathered = p.depth > 0 and p.b_term != p.items[1]
     scratch = align_up(p.columns * p.depth * p.itemsize) if is_gathered else 0
     operands = (*operands_of(body), *([("work", 0)] if is_gathered else []))
-    plan = DotPlan(p.dtype, p.lanes, p.columns, len(p.batch), p.a, p.b, is_gathered)
+    dtypes = p.dtype, p.a_dtype, p.b_dtype
+    plan = DotPlan(*dtypes, p.lanes, p.columns, len(p.batch), p.a, p.b, is_gathered)
     numbers = DotNumbers(p.rows, p.depth, p.a_row, p.b_term, p.b_line, scratch)
     call = Call(
         Code(emit_dot, plan, BodyStructure(body)),
@@ -113,7 +126,7 @@ def _lower_row(p: Problem, body: Graph) -> Lowered:
     step = p.invariant_step if p.is_batch_invariant else max(1, p.depth)
     is_chained = step < p.depth
     width = _VECTORS * p.lanes
-    panel = panel_bytes(p.depth, width, p.itemsize)
+    panel = panel_bytes(p.depth, width, p.items[1])
     rows = -(-p.columns // width)
     packed = p.is_frozen
     part_terms = partition(p.depth, p.nbytes // _TASK_BYTES)
@@ -125,7 +138,7 @@ def _lower_row(p: Problem, body: Graph) -> Lowered:
     if packed:
         calls.append(
             Call(
-                Code(emit_row_panels, p.dtype, p.lanes, width),
+                Code(emit_row_panels, p.b_dtype, p.lanes, width),
                 (("in", p.b), *panels),
                 (p.columns, p.depth, p.b_term, panel),
                 rows,
@@ -133,7 +146,11 @@ def _lower_row(p: Problem, body: Graph) -> Lowered:
             )
         )
     terms = current().registers // 2
-    plan = RowPlan(p.dtype, p.lanes, _VECTORS, terms, p.a, p.b, is_chained, packed)
+    dtypes = p.dtype, p.a_dtype, p.b_dtype
+    plan = RowPlan(
+        *(*dtypes, p.lanes, _VECTORS, terms, p.a, p.b, is_chained, packed),
+        _prefetches_rows(p, terms),
+    )
     calls.append(
         Call(
             Code(emit_row, plan, BodyStructure(body)),
@@ -149,11 +166,23 @@ def _lower_row(p: Problem, body: Graph) -> Lowered:
     return Lowered(calls, sums + packed * align_up(rows * panel))
 
 
+def _prefetches_rows(p: Problem, terms: int) -> bool:
+    """Return whether to prefetch rows of 16-bit floats, `terms` rows ahead.
+
+    Measured: rows of 1.5 KB are read at 12.3 instead of 8.5 GB/s, and rows of 100 KB at
+    11.1 instead of 15.7 GB/s.
+    """
+    return p.b_dtype != p.dtype and terms * p.b_term <= _PREFETCHED_BYTES
+
+
 def _lower_row_parts(p: Problem, body: Graph, part_terms: int) -> Lowered:
     """Lower a product of one row with partial sums of `part_terms` terms each."""
     part_count = -(-p.depth // part_terms)
     sums = part_count * p.columns * p.itemsize
-    plan = RowPlan(p.dtype, p.lanes, _VECTORS, current().registers // 2)
+    dtypes = p.dtype, p.a_dtype, p.b_dtype
+    terms = current().registers // 2
+    prefetches = _prefetches_rows(p, terms)
+    plan = RowPlan(*dtypes, p.lanes, _VECTORS, terms, prefetches=prefetches)
     call = Call(
         Code(emit_row_parts, plan),
         (("in", p.a), ("in", p.b), ("work", 0)),
@@ -196,6 +225,8 @@ class _Lines(NamedTuple):
     """The lines of an operand: their number, byte strides, and the lines of a panel."""
 
     factor: Reference
+    dtype: str
+    packing: str
     number: int
     line: int
     term: int
@@ -237,7 +268,8 @@ class Lowering:
     def _pack_tiles(self) -> Reference:
         """Pack the left operand of a single product into tiles."""
         p, tiling = self.p, self.tiling
-        lines = _Lines(("in", p.a), p.rows, p.a_row, p.a_term, tiling.rows)
+        x = ("in", p.a), p.a_dtype, p.packings[0]
+        lines = _Lines(*x, p.rows, p.a_row, p.a_term, tiling.rows)
         size = self._packed_bytes(tiling.padded_rows, p.depth)
         self.a_row, self.a_term = size, tiling.padded_rows * p.itemsize
         return self._pack(lines, size, ())
@@ -245,7 +277,8 @@ class Lowering:
     def _pack_panels(self) -> Reference:
         """Pack the right operand into panels."""
         p, width = self.p, self.tiling.width
-        lines = _Lines(("in", p.b), p.columns, p.b_line, p.b_term, width)
+        x = ("in", p.b), p.b_dtype, p.packings[1]
+        lines = _Lines(*x, p.columns, p.b_line, p.b_term, width)
         size = self._packed_bytes(width, p.depth)
         self.b_term, self.b_panel = width * p.itemsize, size
         step = 0 if p.is_shared else size * self.panels
@@ -264,11 +297,13 @@ class Lowering:
         numbers = PackNumbers(
             x.number, p.depth, x.line, x.term, _CHUNK_TERMS, chunks, panels
         )
-        packing = packing_of(x.line, x.term, p.itemsize)
         nbytes = 2 * products * p.depth * x.number * p.itemsize
         self.steps.append(
             Call(
-                Code(emit_pack, p.dtype, p.lanes, packing, x.panel, len(batch)),
+                Code(
+                    *(emit_pack, p.dtype, p.lanes, x.packing, x.panel, len(batch)),
+                    x.dtype,
+                ),
                 (x.factor, reference),
                 (*numbers, *_numbers(batch)),
                 rows,
@@ -302,10 +337,7 @@ class Lowering:
 
     def _plan(self) -> ProductPlan:
         p, strategy = self.p, self.strategy
-        a, b = (
-            packing_of(*strides, p.itemsize)
-            for strides in ((p.a_row, p.a_term), (p.b_line, p.b_term))
-        )
+        a, b = p.packings
         return ProductPlan(
             self.tiling,
             strategy.unit,
@@ -318,6 +350,7 @@ class Lowering:
             has_tiles=strategy.pack_a == ONCE,
             pack_a=a if strategy.pack_a == EACH else "",
             pack_b=b if strategy.pack_b == EACH and not p.unpack_source else "",
+            b_dtype="" if p.b_dtype == p.dtype else p.b_dtype,
             unpack_source=p.unpack_source,
         )
 

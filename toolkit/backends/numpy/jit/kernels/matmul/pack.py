@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer
+from toolkit import dtypes
+from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.gemm.problem import LINES, STRIDED
 from toolkit.backends.numpy.jit.kernels.gemm.writer import MatrixWriter
+from toolkit.backends.numpy.jit.math.narrow import convert
 
 # Panels that are packed together, so that reads of a term are longer and there are
 # fewer streams.
@@ -37,19 +39,20 @@ def pad_extent(extent: int, lanes: int) -> int:
 
 
 def emit_pack(
-    dtype: str, lanes: int, packing: str, lines: int, axes: int = 0
+    dtype: str, lanes: int, packing: str, lines: int, axes: int = 0, stored: str = ""
 ) -> Kernel:
     """Emit the function that packs one operand. A row is a chunk of a product's panel.
 
     A panel has `lines` lines, padded to whole vectors. The table holds the addresses of
-    the operand and of the panels, `PackNumbers`, and the axes of the batch.
+    the operand and of the panels, `PackNumbers`, and the axes of the batch. `stored` is
+    the dtype of the operand, a 16-bit float, or "": `dtype`.
     """
     w = MatrixWriter(Kernel(lanes), dtype)
     b = w.b
     source, target = w.b.next_address(), w.b.next_address()
     n = w.b.next_entries(PackNumbers)
     batch = [w.batch_entry() for _ in range(axes)]
-    packer = Packer(w, packing, pad_extent(lines, lanes))
+    packer = Packer(w, packing, pad_extent(lines, lanes), stored)
     size = packer.panel_bytes(n.depth)
     with b.loop(b.low, b.high) as unit:
         panel, chunk = w.b.split(unit, n.chunks)
@@ -76,12 +79,23 @@ class _Panel(NamedTuple):
 
 
 class Packer:
-    """Emits the packing of a panel of `width` lines, a multiple of the lanes."""
+    """Emits the packing of a panel of `width` lines, a multiple of the lanes.
 
-    def __init__(self, writer: MatrixWriter, packing: str, width: int) -> None:
+    Args:
+        writer: of the dtype of the panel.
+        packing: the contiguous axis of the operand.
+        width: the lines of a panel.
+        stored: the dtype of the operand; "": of the panel.
+    """
+
+    def __init__(
+        self, writer: MatrixWriter, packing: str, width: int, stored: str = ""
+    ) -> None:
         self.w = writer
         self.b: Kernel = writer.b
         self.packing = packing
+        self.stored: str = stored or writer.dtype
+        self.itemsize: int = dtypes.itemsize(self.stored)
         self.vectors: int = width // writer.b.lanes
         self.term_bytes: int = width * writer.itemsize
 
@@ -142,27 +156,29 @@ class Packer:
             term: the stride of the source's terms.
             depth: the number of terms.
         """
-        w = self.w
-        with self.b.loop(0, depth) as index:
+        w, b = self.w, self.b
+        with b.loop(0, depth) as index:
             x, y = source + index * term, target + index * self.term_bytes
             for panel in range(PANELS_TOGETHER):
                 start = y + panel * panel_bytes
                 for j in range(self.vectors):
-                    w.store_vector(
-                        w.load_vector(x + j * w.vector_bytes),
-                        start + j * w.vector_bytes,
-                    )
-                x = x + self.term_bytes
+                    value = self._load(x + j * b.lanes * self.itemsize)
+                    w.store_vector(value, start + j * w.vector_bytes)
+                x = x + self.vectors * b.lanes * self.itemsize
 
     def _copy_lines(self, panel: _Panel, masks: Sequence[Mask]) -> None:
         """Copy vectors of contiguous lines."""
-        w = self.w
-        with self.b.loop(0, panel.depth) as index:
+        w, b = self.w, self.b
+        with b.loop(0, panel.depth) as index:
             x = panel.source + index * panel.term
             y = panel.target + index * self.term_bytes
             for j, mask in enumerate(masks):
-                step = j * w.vector_bytes
-                w.store_vector(w.load_vector(x + step, mask), y + step)
+                value = self._load(x + j * b.lanes * self.itemsize, mask)
+                w.store_vector(value, y + j * w.vector_bytes)
+
+    def _load(self, address: Pointer, mask: Mask = None) -> Value:
+        """Load a vector of the operand in the dtype of the panel."""
+        return self.w.load_converted(address, self.stored, mask)
 
     def _gather_lines(self, panel: _Panel) -> None:
         """Gather vectors of strided lines."""
@@ -172,7 +188,9 @@ class Packer:
             y = panel.target + index * self.term_bytes
             first = j * b.lanes
             mask = w.b.first_lanes(panel.lines - first)
-            value = w.b.gather(x, panel.line, first, w.dtype, mask)
+            value = w.b.gather(x, panel.line, first, self.stored, mask)
+            if self.stored != w.dtype:
+                value = convert(b, value, w.dtype)
             w.store_vector(value, y + j * w.vector_bytes)
 
     def _transpose_lines(self, panel: _Panel) -> None:
@@ -193,8 +211,8 @@ class Packer:
             with b.loop(0, panel.depth, lanes) as index:
                 # The last block may overlap the previous one, with the same values.
                 term = b.min(index, last_term)
-                offset = term * w.itemsize
-                rows = [w.load_vector(x + offset) for x in lines]
+                offset = term * self.itemsize
+                rows = [self._load(x + offset) for x in lines]
                 address = target + term * self.term_bytes
                 for i, column in enumerate(b.transposed(rows)):
                     w.store_vector(column, address + i * self.term_bytes)

@@ -30,6 +30,7 @@ class ProductPlan:
         pack_a: the packing of each tile of the left operand before its product. "": it
         is read in place.
         pack_b: the packing of the right operand for each product, or "".
+        b_dtype: of a right operand in memory, a 16-bit float, or "": of the result.
         unpack_source: the source of the right operand if it has 4-bit numbers.
     """
 
@@ -45,6 +46,7 @@ class ProductPlan:
     is_chained: bool = False
     pack_a: str = ""
     pack_b: str = ""
+    b_dtype: str = ""
     unpack_source: Unpacked | None = None
 
     @property

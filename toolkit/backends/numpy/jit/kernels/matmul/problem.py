@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import prod
 
 from toolkit import dtypes
-from toolkit.backends.numpy.jit.kernels.gemm.problem import factor_indices
+from toolkit.backends.numpy.jit.kernels.gemm.problem import factor_indices, packing_of
 from toolkit.backends.numpy.jit.kernels.gemm.tiling import max_rows
 from toolkit.backends.numpy.jit.kernels.matmul.pack import pad_extent
 from toolkit.backends.numpy.jit.kernels.matmul.unpack import PANELS, Unpacked
@@ -102,6 +102,15 @@ class Problem:
         return {self.a_dtype, self.b_dtype} != {self.dtype}
 
     @property
+    def packings(self) -> tuple[str, str]:
+        """Return the contiguous axis of each operand."""
+        a_itemsize, b_itemsize = self.items
+        return (
+            packing_of(self.a_row, self.a_term, a_itemsize),
+            packing_of(self.b_line, self.b_term, b_itemsize),
+        )
+
+    @property
     def lanes(self) -> int:
         """Return the number of elements of a vector register."""
         return lanes_of(self.dtype)
@@ -169,7 +178,7 @@ class Problem:
         is_single = self.rows == 1 and not self.batch
         is_long = self.columns > current().registers // 2 * self.lanes
         is_far = self.nbytes > current().cache_bytes // 2
-        return is_single and is_long and is_far and self.b_line == self.itemsize
+        return is_single and is_long and is_far and self.b_line == self.items[1]
 
     @property
     def is_worth_packing(self) -> bool:
@@ -193,7 +202,7 @@ class Problem:
         )
         if self.is_batch_invariant or self.is_across:
             return False
-        return has_few_columns and self.a_term == self.itemsize
+        return has_few_columns and self.a_term == self.items[0]
 
 
 def problem_of(body: Graph, inputs: Sequence[Operand]) -> Problem | None:
@@ -278,7 +287,7 @@ def _simplify(p: Problem) -> Problem:
         return transposed
     if (
         simplified.rows == 1
-        and simplified.b_term == simplified.itemsize
+        and simplified.b_term == simplified.items[1]
         and not simplified.is_batch_invariant
     ):
         return transposed
@@ -294,7 +303,7 @@ def _is_narrow(p: Problem) -> bool:
     ):  # a transposed product has a single step
         return False
     has_few_columns = p.columns <= max_rows() and p.columns * 4 <= p.lanes * 3
-    return has_few_columns and p.a_row == p.itemsize and p.rows >= 2 * p.lanes
+    return has_few_columns and p.a_row == p.items[0] and p.rows >= 2 * p.lanes
 
 
 def _transpose(p: Problem) -> Problem:

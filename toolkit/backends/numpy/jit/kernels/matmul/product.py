@@ -203,7 +203,7 @@ class _Product(MatrixWriter):
     def _pack_right(self, block: _Block) -> _Block:
         """Return the block with its panels packed."""
         b, n, (first, last) = self.b, self.n, block.panels
-        packer = Packer(self, self.plan.pack_b, self.tiling.width)
+        packer = Packer(self, self.plan.pack_b, self.tiling.width, self.plan.b_dtype)
         size = packer.panel_bytes(block.depth)
         # Panel numbers start at the product's first panel.
         start = self.scratch + (0 - first) * size

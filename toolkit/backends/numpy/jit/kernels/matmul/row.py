@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from toolkit.backends.numpy.jit.builder import Number, Pointer, Value
+from toolkit import dtypes
+from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.epilogue import BodyStructure, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.gemm.problem import LINES
@@ -25,14 +26,19 @@ class RowPlan:
 
     Attributes:
         dtype, lanes: of its vectors.
+        a_dtype, b_dtype: of the operands in memory: `dtype`, or a 16-bit float.
         vectors: the vectors of columns in a row of the call.
         terms: the terms per iteration, each with a row of an unpacked right operand.
         a, b: the inputs of the body that are the operands.
         is_chained: whether sums of parts of the depth are added.
         is_packed: whether the right operand is packed to panels by `emit_row_panels`.
+        prefetches: whether to prefetch the rows of the next iteration, because rows are
+            too short for the prefetchers of the processor.
     """
 
     dtype: str
+    a_dtype: str
+    b_dtype: str
     lanes: int
     vectors: int
     terms: int
@@ -40,6 +46,7 @@ class RowPlan:
     b: int = 1
     is_chained: bool = False
     is_packed: bool = False
+    prefetches: bool = False
 
 
 class RowNumbers(NamedTuple):
@@ -114,6 +121,7 @@ class _Row(MatrixWriter):
     def __init__(self, builder: Kernel, plan: RowPlan, graph: Graph | None) -> None:
         super().__init__(builder, plan.dtype)
         self.plan = plan
+        self.b_itemsize: int = dtypes.itemsize(plan.b_dtype)
         self.width: int = plan.vectors * plan.lanes
         b, count = self.b, len((*graph.inputs, *graph.outputs)) if graph else 2
         self.bases: list[Pointer] = [b.next_address() for _ in range(count)]
@@ -185,19 +193,19 @@ class _Row(MatrixWriter):
 
     def _sum_panel(self, panel: Pointer, first: Number, end: Number) -> None:
         """Sum in registers. A panel is read in memory order."""
-        b, size = self.b, self.vector_bytes
+        b, size = self.b, self.b.lanes * self.b_itemsize
         sums = [self.zero] * self.plan.vectors
         with b.accumulate(first, end, 1, sums) as iteration:
             term = iteration.index
-            x = b.splat(b.scalar(self.left_address + term * self.n.a_term, self.dtype))
-            row = panel + term * (self.width * self.itemsize)
-            ys = [self.load_vector(row + j * size) for j in range(self.plan.vectors)]
+            x = b.splat(self._left(self.left_address + term * self.n.a_term))
+            row = panel + term * (self.width * self.b_itemsize)
+            ys = [self._right(row + j * size) for j in range(self.plan.vectors)]
             pairs = zip(ys, iteration.values, strict=True)
             iteration.next([self.multiply_add(total, x, y) for y, total in pairs])
         masks = b.first_of_vectors(self.high - self.low, self.plan.vectors)
         address = self.sums + self.low * self.itemsize
         for j, (value, mask) in enumerate(zip(iteration.values, masks, strict=True)):
-            self.store_vector(value, address + j * size, mask)
+            self.store_vector(value, address + j * self.vector_bytes, mask)
 
     def _sum_rows(self, y: Pointer, first: Number, end: Number) -> None:
         """Sum in memory, some rows at a time."""
@@ -214,18 +222,28 @@ class _Row(MatrixWriter):
         """Add some terms to the sums of all columns."""
         b, n = self.b, self.n
         start = self.left_address + first * n.a_term
-        scalars = (b.scalar(start + i * n.a_term, self.dtype) for i in range(terms))
+        scalars = (self._left(start + i * n.a_term) for i in range(terms))
         xs = [b.splat(x) for x in scalars]
         y = y + first * n.b_term
         pointers = [y + i * n.b_term for i in range(0, terms, LINES_PER_POINTER)]
         for column, mask in b.run(self.low, self.high):
             total = b.load(self.sums, column, self.dtype, mask)
-            offset = column * self.itemsize
+            offset = column * self.b_itemsize
             starts = [pointer + offset for pointer in pointers]
             rows = line_addresses(starts, terms, n.b_term, self.triple_stride)
             for x, row in zip(xs, rows, strict=True):
-                total = self.multiply_add(total, x, self.load_vector(row, mask))
+                if terms > 1 and self.plan.prefetches:
+                    b.prefetch(row + terms * n.b_term)
+                total = self.multiply_add(total, x, self._right(row, mask))
             b.store(total, self.sums, column, mask)
+
+    def _left(self, address: Pointer) -> Value:
+        """Load an element of the left operand."""
+        return self.scalar_converted(address, self.plan.a_dtype)
+
+    def _right(self, address: Pointer, mask: Mask = None) -> Value:
+        """Load a vector of the right operand."""
+        return self.load_converted(address, self.plan.b_dtype, mask)
 
     def _add_to(self, result: Pointer, earlier: Number) -> None:
         """Add the sums to the earlier ones, if there are any."""

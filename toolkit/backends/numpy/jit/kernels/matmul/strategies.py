@@ -13,7 +13,7 @@ from itertools import product
 
 from toolkit import dtypes
 from toolkit.backends.numpy.jit.calls import partition
-from toolkit.backends.numpy.jit.kernels.gemm.problem import TERMS, packing_of
+from toolkit.backends.numpy.jit.kernels.gemm.problem import LINES, TERMS
 from toolkit.backends.numpy.jit.kernels.gemm.tiling import FLAT_ROWS, Tiling, tiling
 from toolkit.backends.numpy.jit.kernels.matmul.plan import BLOCK, PRODUCT, ROW
 from toolkit.backends.numpy.jit.kernels.matmul.problem import (
@@ -155,7 +155,7 @@ def choose(p: Problem) -> Strategy:
     """Return the strategy for a product."""
     t = tiling(p.rows, p.columns, p.dtype, p.is_across)
     panels, depth = -(-p.columns // t.width), max(1, p.depth)
-    pack_b = "" if p.b_line == p.itemsize else EACH
+    pack_b = "" if p.packings[1] == LINES else EACH
     step = p.invariant_step if p.is_batch_invariant else depth
     base = Strategy(t, PRODUCT, p.rows, panels, depth, step, "", pack_b, 1)
     is_small = depth * p.columns * p.itemsize <= _REREAD_BYTES
@@ -167,7 +167,7 @@ def choose(p: Problem) -> Strategy:
     has_row_units = (
         not p.unpack_source
         and p.rows > FLAT_ROWS
-        and p.a_term == p.itemsize
+        and p.a_term == p.items[0]
         and not p.is_across
     )
     is_near = depth * p.columns * p.itemsize <= _IN_PLACE_BYTES
@@ -196,7 +196,7 @@ def is_narrow(tiling: Tiling) -> bool:
 
 def _set_conflict_cost(p: Problem, tiling: Tiling) -> float:
     """Return the slowdown of reading panels whose terms exceed their cache sets."""
-    if not is_narrow(tiling) or p.b_line != p.itemsize:
+    if not is_narrow(tiling) or p.packings[1] != LINES:
         return 0.0
     for step, cost in _SET_CONFLICT_COSTS:
         if p.b_term % step == 0 and p.depth > _L1_WAYS * _L1_WAY_BYTES // step:
@@ -212,7 +212,7 @@ def _has_row_conflicts(p: Problem, tiling: Tiling) -> bool:
 
 def _is_read_by_terms(p: Problem) -> bool:
     """Return whether the terms of a row of the left operand are contiguous."""
-    return packing_of(p.a_row, p.a_term, p.itemsize) == TERMS
+    return p.packings[0] == TERMS
 
 
 def _seconds(p: Problem) -> float:
@@ -328,7 +328,7 @@ def _step_terms(
 def _cost(p: Problem, strategy: Strategy, conflict_cost: float) -> float:
     """Return the cost of a strategy beyond the arithmetic, as a fraction of that."""
     rows, panels = min(strategy.rows, p.rows), strategy.panels
-    is_transposed = p.b_line != p.itemsize
+    is_transposed = p.packings[1] != LINES
     is_large = p.depth * max(p.b_term, p.columns * p.itemsize) > RESIDENT_BYTES
     cost = _left_cost(p, strategy)
     if strategy.pack_b == EACH:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from toolkit import dtypes
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.gemm.tiling import FLAT_ROWS
@@ -141,6 +142,10 @@ class _Sums:
         # A single row has too little arithmetic for prefetches to pay.
         self.prefetches = plan.tiling.rows > 1
         self.lines = _Rows(w, plan, rows)
+        # The dtype and the bytes of a vector of the right operand.
+        is_stored = plan.b_dtype and not (plan.has_panels or plan.pack_b)
+        self.b_dtype: str = plan.b_dtype if is_stored else w.dtype
+        self.b_bytes: int = w.b.lanes * dtypes.itemsize(self.b_dtype)
         is_large = 2 * rows > plan.tiling.rows > FLAT_ROWS
         has_constant_stride = plan.has_packed_rows or plan.has_contiguous_terms
         is_unrolled = is_large and has_constant_stride
@@ -183,10 +188,10 @@ class _Sums:
         columns = b.pointer_parameter("b") + b_offset
         if self.prefetches:
             prefetch_address = columns + b.parameter("b_term") * _PREFETCH_TERMS
-            for j in range(0, len(self.masks) * w.vector_bytes, CACHE_LINE):
+            for j in range(0, len(self.masks) * self.b_bytes, CACHE_LINE):
                 b.prefetch(prefetch_address + j)
         ys = [
-            w.load_vector(columns + j * w.vector_bytes, mask)
+            w.load_converted(columns + j * self.b_bytes, self.b_dtype, mask)
             for j, mask in enumerate(self.masks)
         ]
         results = []

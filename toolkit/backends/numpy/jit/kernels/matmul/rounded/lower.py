@@ -20,10 +20,7 @@ from toolkit.backends.numpy.jit.kernels.gemm.amx import (
 from toolkit.backends.numpy.jit.kernels.gemm.call_list import CallList
 from toolkit.backends.numpy.jit.kernels.gemm.combine import combine_call
 from toolkit.backends.numpy.jit.kernels.gemm.cost_model import BlockRates
-from toolkit.backends.numpy.jit.kernels.gemm.problem import (
-    STRIDED,
-    packing_of,
-)
+from toolkit.backends.numpy.jit.kernels.gemm.problem import STRIDED
 from toolkit.backends.numpy.jit.kernels.gemm.strips import (
     Factor,
     pack_call,
@@ -148,7 +145,5 @@ def _is_faster(p: Problem) -> bool:
 
 def _operand_formats(p: Problem) -> tuple[OperandFormat, OperandFormat]:
     """Return the format of both operands."""
-    a_itemsize, b_itemsize = p.items
-    a = packing_of(p.a_row, p.a_term, a_itemsize)
-    b = packing_of(p.b_line, p.b_term, b_itemsize)
+    a, b = p.packings
     return OperandFormat(a, p.a_dtype), OperandFormat(b, p.b_dtype)
