@@ -23,12 +23,8 @@ _MOVING_OPERATIONS = {
 }
 # Moving operations that read a few elements of a stored operand, or replace a few.
 _SELECTIONS = {"gather", "take_along_axis", "dynamic_slice", "dynamic_update_slice"}
-# The inputs of loops and branches before the invariant ones: numbers, or attributes.
-_VARYING_INPUTS: dict[str, tuple[Any, ...]] = {
-    "while_loop": ("carry",),
-    "scan": ("carry", "xs"),
-    "cond": (1,),
-}
+# Attributes that count the inputs of loops and branches before the invariant ones.
+_VARYING_INPUTS = {"while_loop": ("carry",), "scan": ("carry", "xs"), "cond": ()}
 # Invariant values of up to this size are converted in each iteration.
 _FEW_BYTES = 1 << 14
 
@@ -157,23 +153,19 @@ class _Widening:
 
     def _add_control(self, node: Node) -> None:
         """Add a loop or branches, which read invariant values of 16 bits as stored."""
-        first = sum(node.attrs.get(x, x) for x in _VARYING_INPUTS[node.op.name])
-        is_cond = node.op.name == "cond"
-        bodies = {k: g for k, g in node.attrs.items() if isinstance(g, Graph)}
-        stored = {
-            i
-            for i in range(first, len(node.inputs))
-            if node.inputs[i] in self.stored
-            and all(_reads_stored(g, g.inputs[i - is_cond]) for g in bodies.values())
+        inner_values: set[Value] = set()
+        inputs = []
+        for i, x in enumerate(node.inputs):
+            values = _invariant_values(node, i) if x in self.stored else {}
+            is_stored = values and all(_reads_stored(g, v) for v, g in values.items())
+            inputs.append(self.stored[x] if is_stored else self._read(x))
+            inner_values.update(values if is_stored else ())
+        attrs = {
+            name: _Widening(value, True, inner_values).widen()
+            if isinstance(value, Graph)
+            else _wide_attribute(value)
+            for name, value in node.attrs.items()
         }
-        inputs = [
-            self.stored[x] if i in stored else self._read(x)
-            for i, x in enumerate(node.inputs)
-        ]
-        attrs = {k: _wide_attribute(x) for k, x in node.attrs.items()}
-        for name, g in bodies.items():
-            values = {g.inputs[i - is_cond] for i in stored}
-            attrs[name] = _Widening(g, True, values).widen()
         self._append(node, inputs, attrs)
 
     def _add_wide(self, node: Node) -> None:
@@ -230,21 +222,33 @@ def _reads_stored(graph: Graph, x: Value) -> bool:
                 continue
             if node.op.kind is Kind.VIEW or node.op.name == "cast":
                 same.update(node.outputs)
-            elif node.op.name in _VARYING_INPUTS:
-                offset = node.op.name == "cond"
-                first = sum(node.attrs.get(k, k) for k in _VARYING_INPUTS[node.op.name])
-                bodies = [g for g in node.attrs.values() if isinstance(g, Graph)]
-                if i < first or not all(
-                    _reads_stored(g, g.inputs[i - offset]) for g in bodies
-                ):
-                    return False
-            elif not (
-                node.op.kind is Kind.ELEMENTWISE
-                or reads_stored(node, i)
-                or (node.op.name in _SELECTIONS and i == 0)
-            ):
+            elif not _converts(node, i):
                 return False
     return same.isdisjoint(graph.outputs)
+
+
+def _converts(node: Node, number: int) -> bool:
+    """Return whether a node converts an operand of 16 bits at little cost."""
+    values = _invariant_values(node, number)
+    return (
+        node.op.kind is Kind.ELEMENTWISE
+        or reads_stored(node, number)
+        or (node.op.name in _SELECTIONS and number == 0)
+        or (bool(values) and all(_reads_stored(g, x) for x, g in values.items()))
+    )
+
+
+def _invariant_values(node: Node, number: int) -> dict[Value, Graph]:
+    """Return the values in the graphs of a loop or branches that are an operand.
+
+    The result is empty if the operand is the first of values that change, or if the
+    node has no graphs.
+    """
+    counts = _VARYING_INPUTS.get(node.op.name)
+    first = int(node.op.name == "cond")  # the predicate
+    if counts is None or number < first + sum(node.attrs[name] for name in counts):
+        return {}
+    return {graph.inputs[number - first]: graph for graph in node.subgraphs}
 
 
 def _is_move(node: Node) -> bool:
