@@ -24,6 +24,7 @@ from toolkit.compiler.passes.schedule import first_late_index
 from toolkit.compiler.program import LoweredGraph, Program, Segment, Unit
 from toolkit.compiler.staging import StagedCollective
 from toolkit.console.progress import stage
+from toolkit.dtypes import is_float, itemsize
 from toolkit.ir import Graph, Kind, Node, Value, fused_node, fused_p
 from toolkit.plans.layout import Layouts
 from toolkit.plans.locations import NodeOperands, Shares
@@ -74,6 +75,7 @@ class _Lowering:
     ) -> None:
         self.target = target
         self.frozen = {graph.inputs[number] for number in target.frozen}
+        self.frozen -= _narrow_operands_of_loops(graph, layouts)
         # Outputs of nodes that depend on frozen inputs only.
         self.cached_values: set[Value] = set()
         self.returned = {layouts[y].root for y in graph.outputs}
@@ -186,6 +188,25 @@ class _Lowering:
             is_frozen=bool(self.frozen) and is_known,
             is_replaced=any(self.replaced.get(y) is value for y in node.outputs),
         )
+
+
+def _narrow_operands_of_loops(graph: Graph, layouts: Layouts) -> set[Value]:
+    """Return the 16-bit operands of loops and branches.
+
+    Weights have 16 bits for the sake of memory. The loop reads them as they are, so no
+    other reader makes a packed copy that stays in memory.
+    """
+    operands = {
+        layouts[x].root
+        for node in graph.nodes
+        if node.op.kind is Kind.CONTROL
+        for x in node.inputs
+    }
+    return {x for x in operands if _is_narrow_float(x.spec.dtype)}
+
+
+def _is_narrow_float(dtype: str) -> bool:
+    return is_float(dtype) and itemsize(dtype) == 2
 
 
 def _copy_between_devices(copy: Any, x: Array, *, out: Array, device: str) -> Array:

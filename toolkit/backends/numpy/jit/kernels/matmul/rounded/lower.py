@@ -26,6 +26,7 @@ from toolkit.backends.numpy.jit.kernels.gemm.strips import (
     pack_call,
 )
 from toolkit.backends.numpy.jit.kernels.gemm.tiled_product import (
+    Division,
     TiledNumbers,
     divide_into_parts,
     emit_tiled_product,
@@ -43,6 +44,11 @@ from toolkit.plans.loops.planner import TASKS
 
 # Measured for shapes of (16, 64, 64) and more.
 _RATES = BlockRates(float32_flops=1.5e11, packed_bytes=1.8e10)
+
+
+# The rows up to which a group has few columns: the rows stay in the cache, and panels
+# come from memory. 128 rows of 768 and of 3,072 terms take 6 and 10 % less time.
+_FEW_ROWS, _FEW_COLUMNS = 128, 2 * SPAN
 
 
 def lower_rounded(p: Problem, body: Graph) -> Lowered | None:
@@ -104,6 +110,9 @@ def _lower_packed(p: Problem, body: Graph) -> Lowered:
     calls.append(pack_call(columns, True, ("in", p.b), b))
     calls.append(pack_call(rows, False, ("in", p.a), a))
     division = divide_into_parts(p.rows, p.columns, panel_bytes)
+    if p.rows <= _FEW_ROWS:
+        columns = min(_FEW_COLUMNS, division.group_columns)
+        division = Division(columns, p.rows, -(-p.columns // columns))
     multiply = Call(
         Code(emit_tiled_product, BFLOAT16, BodyStructure(body)),
         (*operands_of(body), a, b),
