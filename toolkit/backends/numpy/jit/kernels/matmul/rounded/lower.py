@@ -111,8 +111,8 @@ def _lower_packed(p: Problem, body: Graph) -> Lowered:
     calls.append(pack_call(rows, False, ("in", p.a), a))
     division = divide_into_parts(p.rows, p.columns, panel_bytes)
     if p.rows <= _FEW_ROWS:
-        columns = min(_FEW_COLUMNS, division.group_columns)
-        division = Division(columns, p.rows, -(-p.columns // columns))
+        group = min(_FEW_COLUMNS, division.group_columns)
+        division = Division(group, p.rows, -(-p.columns // group))
     multiply = Call(
         Code(emit_tiled_product, BFLOAT16, BodyStructure(body)),
         (*operands_of(body), a, b),
