@@ -260,6 +260,18 @@ define internal <32 x i16> @emulated.avx512bf16.cvtne2ps2bf16.512(<16 x float> %
   ret <32 x i16> %both
 }
 
+; Whether x is denormal or NaN: kernels ask for no other classes.
+define internal <16 x i1> @emulated.avx512.fpclass.ps.512(<16 x float> %x, i32 %classes) {
+  %bits = bitcast <16 x float> %x to <16 x i32>
+  %size = and <16 x i32> %bits, splat (i32 2147483647)
+  %nonzero = icmp ne <16 x i32> %size, splat (i32 0)
+  %small = icmp ult <16 x i32> %size, splat (i32 8388608)
+  %denormal = and <16 x i1> %nonzero, %small
+  %nan = fcmp uno <16 x float> %x, %x
+  %found = or <16 x i1> %denormal, %nan
+  ret <16 x i1> %found
+}
+
 ; x * 2 ** floor(e): exact in float64, so that it is rounded once.
 define internal <16 x float> @emulated.avx512.mask.scalef.ps.512(<16 x float> %x, <16 x float> %e, <16 x float> %other, i16 %mask, i32 %mode) {
   %down = call <16 x float> @llvm.floor.v16f32(<16 x float> %e)
