@@ -149,3 +149,24 @@ def test_gradients_of_weights_of_16_bits(dtype):
         assert gradient.dtype == dtype
         error = np.abs(ops.cast(gradient, "float32").numpy() - exact).max()
         assert error < 0.02 * np.abs(exact).max()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("has_loop", [True, False])
+def test_weights_that_a_loop_reads_have_no_packed_copy(dtype, has_loop):
+    weight = toolkit.Variable(weights(dtype)[1])
+    x = ops.cast(np.random.default_rng(1).standard_normal((16, WIDTH)), dtype)
+
+    def function(x):
+        x = ops.tanh(ops.matmul(x, weight))
+        if not has_loop:
+            return ops.matmul(x, weight)
+        return ops.while_loop(
+            lambda i, x: i < 3,
+            lambda i, x: (i + 1, ops.tanh(ops.matmul(x, weight))),
+            (ops.cast(0, "int32"), x),
+        )[1]
+
+    _, program = programs(function, x)
+    copies = sum(preparation.nbytes for preparation in program.preparations)
+    assert bool(copies) != has_loop
