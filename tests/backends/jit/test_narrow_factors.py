@@ -20,7 +20,9 @@ from toolkit.core.tensor import backend
 from toolkit.ir import Graph, Value
 from toolkit.plans.rules import rules
 
-DTYPES = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
+DTYPES = {"bfloat16": ml_dtypes.bfloat16}
+if Processor.host().converts_float16:
+    DTYPES["float16"] = np.float16
 LANES = [4, 8, 16]
 
 
