@@ -41,7 +41,7 @@ ANY_BINARY = (
 BITWISE = ("bitwise_and", "bitwise_or", "bitwise_xor")
 SHIFTS = ("left_shift", "right_shift")
 _LISTED = {*FLOAT_UNARY, *ANY_UNARY, *FLOAT_BINARY, *ANY_BINARY, *BITWISE, *SHIFTS}
-_LISTED |= {"bitwise_not", "gcd", "where", "cast", "quantize"}
+_LISTED |= {"bitwise_not", "gcd", "where", "cast", "quantize", "reinterpret"}
 # A new operation needs no row: it is tested on floats.
 for _name, _record in PRIMITIVES.items():
     if _record.kind is Kind.ELEMENTWISE and _name not in _LISTED:
@@ -271,6 +271,11 @@ def moves():
         yield Case("concatenate", (a,), {"axis": 1})
         yield Case("bitcast", (sample((2, 8), dtype),), {"dtype": "int16"})
         yield Case("bitcast", (sample((0, 8), dtype),), {"dtype": "int64"})
+        if dtype != "bool":
+            integer = f"int{8 * dtypes.itemsize(dtype)}"
+            yield Case("reinterpret", (sample((2, 8), dtype),), {"dtype": integer})
+            bits = sample((2, 8), dtype).view(integer)
+            yield Case("reinterpret", (bits,), {"dtype": dtype})
         value = True if dtype == "bool" else 1
         widths = ((1, 2), (0, 3))
         yield Case("pad", (a,), {"widths": widths, "value": value})

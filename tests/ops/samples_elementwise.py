@@ -259,6 +259,13 @@ BINARY = [
         numpy=lambda x, d: x.astype("int32").view(d),
     ),
     sample(
+        "view",
+        np.arange(12, dtype="int32").reshape(3, 4),
+        "uint16",
+        dtype="uint16",
+        numpy=lambda x, d: x.astype("int32").view(d),
+    ),
+    sample(
         "associative_scan",
         ops.add,
         uniform(-2, 2, (5, 3)),

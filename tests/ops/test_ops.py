@@ -17,7 +17,7 @@ from toolkit.ops.symbolic import KerasTensor
 # Primitives that intentionally have no gradient: the results are counts, booleans, or
 # piecewise constant.
 NON_DIFFERENTIABLE = {
-    "bitcast",
+    *("bitcast", "reinterpret"),
     *("sign", "floor", "ceil", "round", "trunc", "floor_divide", "gcd"),
     "stop_gradient",
     *("isnan", "isinf", "isfinite", "equal", "not_equal", "less", "less_equal"),

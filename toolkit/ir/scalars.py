@@ -125,6 +125,7 @@ scalar("bitwise_not", array="invert")
 scalar("const", cost=0, array="")  # const(number, like)
 scalar("select", array="")  # select(condition, a, b)
 scalar("cast", array="")  # cast(x, dtype)
+scalar("reinterpret", array="")  # reinterpret(x, dtype): the bits of x
 scalar("saturate", cost=4, array="")  # saturate(x, dtype, offset, bits)
 
 
@@ -191,7 +192,7 @@ class _RuleRecorder:
         if names[0].text == "x0":
             (low, high), (lower, upper) = self.domain, word.domain
             self.domain = max(low, lower), min(high, upper)
-        if word.name in ("cast", "saturate"):
+        if word.name in ("cast", "reinterpret", "saturate"):
             dtype = arguments[1]
         return RuleValue(f"v{len(self.lines)}", "bool" if word.is_truth else dtype)
 

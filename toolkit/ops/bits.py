@@ -43,6 +43,18 @@ bitcast_p: Primitive = primitive(
 )
 
 
+# The bits of numbers with the same size: another primitive, because it is elementwise.
+reinterpret_p: Primitive = primitive(
+    "reinterpret",
+    Kind.ELEMENTWISE,
+    lambda x, dtype: x.with_dtype(dtype),
+    scalar=lambda s, x, dtype: s.reinterpret(x, dtype),
+    axes="...->...",
+)
+# Booleans and complex numbers have other representations in generated code.
+_REINTERPRETED = {*dtypes.INTEGERS, *dtypes.FLOATS}
+
+
 bitwise_not_p: Primitive = elementwise("bitwise_not", lambda s, x: s.bitwise_not(x))
 bitwise_and_p: Primitive = elementwise(
     "bitwise_and", lambda s, a, b: s.bitwise_and(a, b)
@@ -207,7 +219,11 @@ def view(x: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
     """
     x = convert(x)
     name = x.dtype if dtype is None else dtypes.standardize(dtype)
-    return x if name == x.dtype else bind(bitcast_p, x, dtype=name)
+    if name == x.dtype:
+        return x
+    has_same_size = dtypes.itemsize(name) == dtypes.itemsize(x.dtype)
+    is_scalar = has_same_size and _REINTERPRETED.issuperset((name, x.dtype))
+    return bind(reinterpret_p if is_scalar else bitcast_p, x, dtype=name)
 
 
 @operation

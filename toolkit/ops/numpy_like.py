@@ -10,6 +10,7 @@ from toolkit import dtypes
 from toolkit.core.convert import convert, floating, operands, tensors, to_float
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError
+from toolkit.ops.bits import left_shift, view
 from toolkit.ops.checks import check_integers
 from toolkit.ops.elementwise import (
     divide,
@@ -408,9 +409,43 @@ def ldexp(x1: TensorLike, x2: TensorLike) -> Tensor:
     check_integers(
         "ldexp", x2.dtype if x2.dtype != "bool" else "int32", "integer exponents"
     )
-    # In two steps, because 2 ** x2 may overflow although the product does not.
-    half = x2 // 2
-    return x1 * exp2(convert(half, x1.dtype)) * exp2(convert(x2 - half, x1.dtype))
+    if x2.dtype == "uint64":
+        x2 = minimum(x2, 4 * _MAX_EXPONENT)
+    wide = x2.dtype in ("int64", "uint32", "uint64")
+    n = convert(x2, "int64" if wide else "int32")
+    if x1.dtype == "float64":
+        return _ldexp64(x1, n)
+    # The factors of all finite results are normal numbers of float64.
+    factor = _power_of_two(_clip(n, -_MAX_SHIFT, _MAX_SHIFT))
+    return convert(convert(x1, "float64") * factor, x1.dtype)
+
+
+# In this range, 2 ** n is a normal number of float64.
+_MIN_EXPONENT, _MAX_EXPONENT = -1022, 1023
+# The product of a nonzero float32 and 2 ** n is infinite for larger n, and 0 for
+# smaller n than -_MAX_SHIFT.
+_MAX_SHIFT = 300
+
+
+def _clip(n: Tensor, low: int, high: int) -> Tensor:
+    """Return integers limited to [low, high]."""
+    return minimum(maximum(n, low), high)
+
+
+def _power_of_two(n: Tensor) -> Tensor:
+    """Return 2 ** n in float64 for integers that give a normal number."""
+    return view(left_shift(convert(n, "int64") - (_MIN_EXPONENT - 1), 52), "float64")
+
+
+def _ldexp64(x: Tensor, n: Tensor) -> Tensor:
+    """Return x * 2 ** n in float64, in three factors, rounded once."""
+    n = _clip(n, 3 * _MIN_EXPONENT, 3 * _MAX_EXPONENT)
+    for _ in range(2):
+        # If this product is rounded, the result is 0: 2 ** 53 shifts its last bit out.
+        small = where(less(n, _MIN_EXPONENT), _MIN_EXPONENT + 53, n)
+        part = minimum(small, _MAX_EXPONENT)
+        x, n = x * _power_of_two(part), n - part
+    return x * _power_of_two(_clip(n, _MIN_EXPONENT, _MAX_EXPONENT))
 
 
 @operation

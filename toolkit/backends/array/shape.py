@@ -47,6 +47,10 @@ class Shape(Kernels):
         self._copy_to(out.view(x.dtype), x)
         return out
 
+    def reinterpret(self, x: Array, *, dtype: str, out: Any = None) -> Array:
+        """Reinterpret the bits of `x` as another dtype of the same size."""
+        return self.bitcast(x, dtype=dtype, out=out)
+
     def as_complex(self, x: Array, *, out: Any = None) -> Array:
         """Convert real and imaginary parts along the last axis to complex numbers."""
         dtype = self.xp.result_type(x.dtype, "complex64")

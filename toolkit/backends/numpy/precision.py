@@ -14,7 +14,8 @@ from toolkit.backends.numpy.narrow_factors import reads_stored
 from toolkit.backends.target import Target
 from toolkit.ir import Constant, Graph, Kind, Narrow, Node, Spec, Value, cast_node
 
-_BIT_OPERATIONS = ("bitcast",)  # depends on the representation of a number
+# These depend on the representation of a number.
+_BIT_OPERATIONS = ("bitcast", "reinterpret")
 # Operations whose outputs are unchanged elements of their operands.
 _MOVING_KINDS = (Kind.VIEW, Kind.MOVE)
 _MOVING_OPERATIONS = {

@@ -117,6 +117,9 @@ def bitcast(x: Array, dtype: str) -> Array:
     return flat.reshape(*x.shape[:-1], last)
 
 
+reinterpret = bitcast
+
+
 def as_complex(x: Array) -> Array:
     """Convert real and imaginary parts along the last axis to complex numbers."""
     return (x[..., 0] + 1j * x[..., 1]).astype(np.result_type(x.dtype, "complex64"))

@@ -31,7 +31,10 @@ UNSUPPORTED: dict[str, str] = {
     **dict.fromkeys(("as_complex", "as_real", "conjugate"), _COMPLEX),
     **dict.fromkeys(("conv_kernel_grad", "max_pool_gather"), _GRADIENT),
     **dict.fromkeys(("max_pool_scatter", "sum_pool_grad"), _GRADIENT),
-    "bitcast": "ONNX has an operator for it only in opset 26 and later",
+    **dict.fromkeys(
+        ("bitcast", "reinterpret"),
+        "ONNX has an operator for it only in opset 26 and later",
+    ),
 }
 
 

@@ -98,6 +98,13 @@ template <> struct Narrow<bf16> {
   DEVICE bf16 of(float x) { bf16 y; y.bits = float_to_bfloat(x); return y; }
 };
 
+// The bits of a number as a number of another type of the same size.
+template <class To, class From> DEVICE To reinterpret(From x) {
+  union { From from; To to; } bits;
+  bits.from = x;
+  return bits.to;
+}
+
 // The value of the thread whose number in the warp differs in these bits.
 #define EXCHANGE(T) \
   DEVICE T exchange(T x, int bits) { return __shfl_xor_sync(~0u, x, bits); }

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.backends.cupy.cuda.prelude import COMPUTED
+from toolkit.backends.cupy.cuda.prelude import COMPUTED, STORED
 from toolkit.definitions.records import record
 from toolkit.ir.scalars import SCALARS, Scalar
 
@@ -156,6 +156,11 @@ class CUDAScalars:
             wide = {"int64": "i64", "uint32": "i64", "uint64": "u64"}.get(dtype, "int")
             text = f"({COMPUTED[dtype]})({wide}){x.text}"
         return self.let(dtype, text)
+
+    def reinterpret(self, x: Value, dtype: str) -> Value:
+        """Return the bits of x as a number of another dtype of the same size."""
+        text = f"Narrow<{STORED[x.dtype]}>::of({x.text})"
+        return self.let(dtype, f"widen(reinterpret<{STORED[dtype]}>({text}))")
 
     def saturate(self, x: Value, dtype: str, offset: int, bits: int) -> Value:
         """Return x + offset, rounded and clamped to 2 ** bits integers; NaN gives 0."""

@@ -88,6 +88,12 @@ class LLVMScalars:
             return self.b.convert("trunc", x, dtype)
         return self.b.convert("zext" if _is_unsigned(source) else "sext", x, dtype)
 
+    def reinterpret(self, x: Value, dtype: str) -> Value:
+        """Return the bits of x as a number of another dtype of the same size."""
+        if dtypes.is_float(x.dtype) or dtypes.is_float(dtype):
+            return self.b.convert("bitcast", x, dtype)
+        return Value(x.text, dtype, x.lanes)
+
     def _float_to_integer(self, x: Value, dtype: str) -> Value:
         # Convert through a type that contains all values of this dtype. Most values
         # out of range then have the result of NumPy's cast on x86.
