@@ -93,6 +93,79 @@ def test_kernels_of_stacks(stack, lanes, chunk):
             np.testing.assert_allclose(x, np.linalg.solve(known, wide_b), 0, tolerance)
 
 
+@st.composite
+def larger_stacks(draw):
+    generator = np.random.default_rng(draw(st.integers(0, 99)))
+    lead = draw(st.sampled_from([(), (1,), (3,), (2, 2), (9,)]))
+    n = draw(st.sampled_from([17, 32, 48, 50, 63, 97]))
+    k = draw(st.sampled_from([1, 3, 16, 33, n]))
+    dtype = draw(st.sampled_from([*TOLERANCES]))
+    form = draw(st.sampled_from(["dominant", "permuted"]))
+    a = matrices(generator, (*lead, n, n), dtype, form)
+    if draw(st.booleans()):
+        a = transposed(a)
+    shared = draw(st.booleans())
+    b = generator.uniform(-1, 1, (n, k) if shared else (*lead, n, k)).astype(dtype)
+    return a, b
+
+
+@given(
+    stack=larger_stacks(),
+    lanes=st.sampled_from([8, 16]),
+    chunk=st.sampled_from([0, 1]),
+)
+@settings(max_examples=40, deadline=None)
+def test_kernels_of_larger_matrices(stack, lanes, chunk):
+    a, b = stack
+    n, k = b.shape[-2:]
+    tolerance = n * TOLERANCES[a.dtype.name]
+    wide_a, wide_b = a.astype("float64"), b.astype("float64")
+    shape = (*a.shape[:-2], n, k)
+    with vectors_of(lanes):
+        x = np.empty(shape, a.dtype)
+        assert not run("solve", [a, b], [x], chunk)[:1] == [1]
+        np.testing.assert_allclose(x, np.linalg.solve(wide_a, wide_b), 0, tolerance)
+        if n >= 48:
+            packed = a.copy()
+            factors, pivots = np.empty_like(packed), np.empty(a.shape[:-1], "int32")
+            rows = np.empty_like(pivots)
+            run("lu", [packed], [factors, pivots, rows], chunk)
+            upper = np.triu(factors).astype("float64")
+            lower = np.tril(factors, -1).astype("float64") + np.eye(n)
+            assert (np.abs(lower) <= 1 + 1e-5).all()
+            moved = np.take_along_axis(wide_a, rows[..., None], -2)
+            np.testing.assert_allclose(lower @ upper, moved, 0, 4 * n * tolerance)
+            exchanged = np.arange(n)
+            for i, j in enumerate(pivots.reshape(-1, n)[-1]):
+                exchanged[[i, j]] = exchanged[[j, i]]
+            np.testing.assert_array_equal(rows.reshape(-1, n)[-1], exchanged)
+        sign, logarithm = (np.empty(a.shape[:-2], a.dtype) for _ in range(2))
+        run("slogdet", [a], [sign, logarithm], chunk)
+        expected = np.linalg.slogdet(wide_a)
+        np.testing.assert_array_equal(sign, expected[0])
+        np.testing.assert_allclose(logarithm, expected[1], tolerance, tolerance)
+        for lower_triangle, triangle in ((True, np.tril), (False, np.triu)):
+            full = (a + 3 * n * np.eye(n)).astype(a.dtype)
+            full = np.where(triangle(np.ones_like(full)) > 0, full, 7)
+            full = full.astype(a.dtype)
+            run("solve_triangular", [full, b], [x], chunk, lower=lower_triangle)
+            expected = np.linalg.solve(triangle(full.astype("float64")), wide_b)
+            np.testing.assert_allclose(x, expected, 0, tolerance)
+
+
+@pytest.mark.parametrize("dtype", [*TOLERANCES])
+def test_a_tiny_pivot_is_divided_exactly(dtype):
+    n, tiny = 50, float(np.finfo(dtype).smallest_subnormal) * 8
+    a = np.eye(n, dtype=dtype)
+    a[3, 3], a[4, 3] = tiny, tiny / 2
+    b = np.ones((n, 1), dtype)
+    b[3] = tiny
+    (x,) = (np.asarray(tk.function(lambda a, b: ops.solve(a, b))(a, b)),)
+    expected = np.ones((n, 1), dtype)
+    expected[4] = 1 - tiny / 2
+    np.testing.assert_array_equal(x, expected)
+
+
 def call(function, *arrays):
     """The eager and the compiled result."""
     return function(*arrays), tk.function(function)(*arrays)

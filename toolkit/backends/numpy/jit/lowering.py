@@ -67,6 +67,7 @@ LOWERINGS: dict[str, str | Lowering] = {
     "random_uniform": "kernels.random:lower_random_uniform",
     "solve": "kernels.linalg:lower_solve",
     "solve_triangular": "kernels.linalg:lower_solve_triangular",
+    "lu": "kernels.linalg:lower_lu",
     "qr": "kernels.linalg:lower_qr",
     "slogdet": "kernels.linalg:lower_slogdet",
     "cholesky": "kernels.linalg:lower_cholesky",

@@ -76,8 +76,8 @@ class Matrix:
         return (i * self.columns + j) * self.b.lanes
 
 
-class StackKernel(Kernel):
-    """Writer of a kernel whose rows are groups of as many matrices as lanes.
+class MatricesKernel(Kernel):
+    """Writer of a kernel on matrices: its table.
 
     The table holds the addresses of the operands, the scratch memory and the error
     block. The numbers are the extents n and k, the number of matrices, the bytes of a
@@ -99,7 +99,14 @@ class StackKernel(Kernel):
         work, self.error = self.next_address(), self.next_address()
         self.n, self.k, self.count, task = (self.next_entry() for _ in range(4))
         self.strides = [[self.next_entry() for _ in range(3)] for _ in range(operands)]
-        self.work = work + self.slot * task
+        self.work: Pointer = work + self.slot * task
+
+
+class StackKernel(MatricesKernel):
+    """Writer of a kernel whose rows are groups of as many matrices as lanes."""
+
+    def __init__(self, dtype: str, operands: int, results: int) -> None:
+        super().__init__(dtype, operands, results)
         # The first matrix of a group, and the number of its matrices.
         self.first: Index = self.low
         self.size: Number = self.lanes
