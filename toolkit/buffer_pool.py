@@ -10,6 +10,7 @@ import ctypes
 import sys
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from math import prod
 from sys import getrefcount
 from typing import Any
@@ -56,10 +57,18 @@ class BufferPool:
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """Return an uninitialized array."""
+        return self.allocator(shape, dtype)()
+
+    def allocator(self, shape: tuple[int, ...], dtype: Any) -> Callable[[], Any]:
+        """Return a function that returns uninitialized arrays of a shape and dtype."""
         dtype = np.dtype(dtype)
         nbytes = prod(shape) * dtype.itemsize
         if not self.min_nbytes <= nbytes <= self._max_nbytes or dtype.hasobject:
-            return np.empty(shape, dtype)
+            return partial(np.empty, shape, dtype)
+        return partial(self._allocate, nbytes, shape, dtype)
+
+    def _allocate(self, nbytes: int, shape: tuple[int, ...], dtype: Any) -> Any:
+        """Return an array in the memory of a block."""
         block = self._take_block(nbytes + _ALIGNMENT)
         if block is None:
             block = np.empty(nbytes + _ALIGNMENT, np.uint8)

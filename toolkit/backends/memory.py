@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,12 @@ class Memory:
     ) -> list[Array]:
         """Allocate arrays as `empty` does, for the results of one call."""
         return [self.empty(*spec) for spec in specs]
+
+    def allocators(
+        self, specs: Sequence[tuple[tuple[int, ...], str]]
+    ) -> list[Callable[[], Array]]:
+        """Return functions that allocate the results of one call, one for each spec."""
+        return [partial(self.empty, *spec) for spec in specs]
 
     def asarray(self, value: Any, dtype: str | None = None) -> Array:
         """Return `value` as an array; copy only if necessary; None keeps its dtype."""

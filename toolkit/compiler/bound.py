@@ -67,6 +67,7 @@ class BoundProgram:
         self.specs: list[tuple[tuple[int, ...], str]] = [
             (y.spec.shape, y.spec.dtype) for y in self.graph.outputs
         ]
+        self.allocators = self.memory.allocators(self.specs)
         # Generated code finds each array of a call in this table.
         moving = (*self.graph.inputs, *self.graph.outputs)
         specs = [value.spec for value in moving]
@@ -323,6 +324,16 @@ class BoundProgram:
         self.slots[: len(arrays)] = arrays
         self._run_steps(steps)
         return outputs
+
+    def call(self, inputs: Sequence[Array]) -> list[Array]:
+        """Run a plain program; see `Program.is_plain`."""
+        arrays = list(map(self.memory.as_row_major, inputs))
+        results = [allocate() for allocate in self.allocators]
+        self.objects[:] = [*map(self.handle, arrays), *map(self.handle, results)]
+        self.updated_ids = []
+        for step in self.steps:
+            step()
+        return results
 
     def _settle(self, inputs: Sequence[Array]) -> None:
         """Recompute the values that depend on frozen inputs, if the inputs changed."""

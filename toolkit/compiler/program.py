@@ -162,6 +162,12 @@ class Program:
         is_code = len(segments) == 1 and segments[0].code is not None
         return segments[0] if is_code else None
 
+    @cached_property
+    def is_plain(self) -> bool:
+        """Return whether it is generated code that only reads inputs of this call."""
+        is_code = self.single_segment is not None and not self.preparations
+        return is_code and not self.updated_numbers
+
     @property
     def code(self) -> Any:
         """Return the generated code, if it is the whole program; else None."""

@@ -116,6 +116,13 @@ class ConcreteFunction:
         self.has_placement: bool = distribution is None and any(
             v.placement for v in all_variables
         )
+        # Whether a call without tapes is one call of generated code.
+        self._is_plain: bool = (
+            self._is_unsharded
+            and not all_variables
+            and not self.is_asynchronous
+            and self.program.is_plain
+        )
         self._gradient: Callable[..., Any] | None = None
         self.last_call: int = next(_calls)
         # The calls in Python whose results are the last inputs, if there are any.
@@ -170,6 +177,11 @@ class ConcreteFunction:
         if self._is_stale:
             self.executable = self._compile()
             self.program, self._is_stale = self.executable.program, False
+        if self._is_plain and not (
+            state.tapes or device_memories or state.overlay is not None
+        ):
+            arrays = self.executable.call([x._array for x in tensors])
+            return self._pack(list(map(Tensor, arrays)))
         if device_memories and not self._is_on_device():
             for variable in (*self.variables, *self.written_variables):
                 variable.settle()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -33,8 +33,14 @@ class ResultMemory(Memory):
         self, specs: Sequence[tuple[tuple[int, ...], str]]
     ) -> list[Any]:
         """Return arrays for the results of one call, from the buffer pool."""
+        return [allocate() for allocate in self.allocators(specs)]
+
+    def allocators(
+        self, specs: Sequence[tuple[tuple[int, ...], str]]
+    ) -> list[Callable[[], Any]]:
+        """Return functions that allocate results in the buffer pool."""
         return [
-            RESULT_POOL.empty(shape, dtypes.numpy_dtype(dtype))
+            RESULT_POOL.allocator(shape, dtypes.numpy_dtype(dtype))
             for shape, dtype in specs
         ]
 
