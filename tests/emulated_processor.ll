@@ -272,7 +272,8 @@ define internal <16 x i1> @emulated.avx512.fpclass.ps.512(<16 x float> %x, i32 %
   ret <16 x i1> %found
 }
 
-; x * 2 ** floor(e): exact in float64, so that it is rounded once.
+; x * 2 ** floor(e): exact in float64, so that it is rounded once. Other lanes of the
+; mask keep another value.
 define internal <16 x float> @emulated.avx512.mask.scalef.ps.512(<16 x float> %x, <16 x float> %e, <16 x float> %other, i16 %mask, i32 %mode) {
   %down = call <16 x float> @llvm.floor.v16f32(<16 x float> %e)
   %least = call <16 x float> @llvm.maxnum.v16f32(<16 x float> %down, <16 x float> splat (float -400.0))
@@ -285,10 +286,28 @@ define internal <16 x float> @emulated.avx512.mask.scalef.ps.512(<16 x float> %x
   %product = fmul <16 x double> %wide, %power
   %narrow = fptrunc <16 x double> %product to <16 x float>
   %nan = fcmp uno <16 x float> %e, %e
-  %found = select <16 x i1> %nan, <16 x float> %e, <16 x float> %narrow
+  %all = select <16 x i1> %nan, <16 x float> %e, <16 x float> %narrow
+  %lanes = bitcast i16 %mask to <16 x i1>
+  %found = select <16 x i1> %lanes, <16 x float> %all, <16 x float> %other
   ret <16 x float> %found
 }
 
+; An exact reciprocal: the instruction has an error of up to 2**-14.
+define internal <16 x float> @emulated.avx512.rcp14.ps.512(<16 x float> %x, <16 x float> %other, i16 %mask) {
+  %found = fdiv <16 x float> splat (float 1.0), %x
+  ret <16 x float> %found
+}
+
+define internal <16 x float> @emulated.avx512.permvar.sf.512(<16 x float> %x, <16 x i32> %index) {
+  %memory = alloca <16 x float>, align 64
+  store <16 x float> %x, ptr %memory, align 64
+  %low = and <16 x i32> %index, splat (i32 15)
+  %at = getelementptr float, ptr %memory, <16 x i32> %low
+  %found = call <16 x float> @llvm.masked.gather.v16f32.v16p0(<16 x ptr> %at, i32 4, <16 x i1> splat (i1 true), <16 x float> zeroinitializer)
+  ret <16 x float> %found
+}
+
+declare <16 x float> @llvm.masked.gather.v16f32.v16p0(<16 x ptr>, i32, <16 x i1>, <16 x float>)
 declare <16 x float> @llvm.fma.v16f32(<16 x float>, <16 x float>, <16 x float>)
 declare <32 x float> @llvm.fma.v32f32(<32 x float>, <32 x float>, <32 x float>)
 declare <32 x i32> @llvm.smax.v32i32(<32 x i32>, <32 x i32>)

@@ -121,7 +121,7 @@ class ConcreteFunction:
             self._is_unsharded
             and not all_variables
             and not self.is_asynchronous
-            and self.program.is_plain
+            and self.executable.program.is_plain
         )
         self._gradient: Callable[..., Any] | None = None
         self.last_call: int = next(_calls)

@@ -173,8 +173,7 @@ def signbit(x: TensorLike) -> Tensor:
     x = convert(x)
     if not dtypes.is_float(x.dtype):
         return less(convert(x, "int32") if x.dtype == "bool" else x, 0)
-    # The inverse of minus zero is minus infinity.
-    return less(where(equal(x, 0), 1 / x, x), 0)
+    return less(view(x, f"int{8 * dtypes.itemsize(x.dtype)}"), 0)
 
 
 @operation

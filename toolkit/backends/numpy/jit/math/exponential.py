@@ -11,6 +11,16 @@ from __future__ import annotations
 import math
 
 from toolkit.backends.numpy.jit.math.logarithm import LOG_2, log_2_of
+from toolkit.backends.numpy.jit.math.tables import (
+    exp2_parts,
+    exp_parts,
+    has_tables,
+    in_registers,
+    precise_exp,
+    reaches,
+    reciprocal,
+    scaled,
+)
 from toolkit.backends.numpy.jit.math.vector import (
     Vector,
     absolute,
@@ -18,11 +28,12 @@ from toolkit.backends.numpy.jit.math.vector import (
     fma,
     polynomial,
     power_of_two,
-    times_power_of_two,
 )
 from toolkit.definitions.records import record
 
 INVERSE_LOG_2 = 1.4426950408889634  # 1 / log(2)
+# The logarithm of 2**126, whose reciprocal is the smallest normal float32.
+_LARGEST_NORMAL_EXP = 87.33654
 TANH_BORDER = 0.55  # between tanh's polynomial and its quotient
 
 
@@ -105,6 +116,8 @@ def exp(x: Vector, low: Vector | None = None) -> Vector:
     limits = _CONSTANTS[x.value.dtype]
     # An underflow takes a hundred times as long as the selection of 0, and masked
     # values of attention are far below the limit.
+    if has_tables(x):
+        return in_registers(_exp_by_table, x, *([] if low is None else [low]))
     vanishes = x < limits.underflow
     x = x.constant(0.0).where(vanishes, x).at_most(limits.overflow)
     return x.constant(0.0).where(vanishes, _exp_in_range(x, low))
@@ -113,6 +126,8 @@ def exp(x: Vector, low: Vector | None = None) -> Vector:
 def exp2(x: Vector) -> Vector:
     """Return 2**x; denormal results are rounded once."""
     limits = _CONSTANTS[x.value.dtype]
+    if has_tables(x):
+        return in_registers(_exp2_by_table, x)
     vanishes = x < limits.lowest_exponent
     x = x.constant(0.0).where(vanishes, x).at_most(x.format.bias + 1.0)
     shifted = x + x.format.shift
@@ -126,6 +141,19 @@ def exp2(x: Vector) -> Vector:
     return x.constant(0.0).where(vanishes, _scaled(n, shifted, y))
 
 
+def _exp_by_table(x: Vector, low: Vector | None = None) -> Vector:
+    """Return e**(x + low) for a register."""
+    limits = _CONSTANTS[x.value.dtype]
+    remains = reaches(x, limits.underflow)
+    return scaled(*exp_parts(x.at_most(limits.overflow), low), remains)
+
+
+def _exp2_by_table(x: Vector) -> Vector:
+    """Return 2**x for a register."""
+    remains = reaches(x, _CONSTANTS[x.value.dtype].lowest_exponent)
+    return scaled(*exp2_parts(x.at_most(x.format.bias + 1.0)), remains)
+
+
 def _exp_in_range(x: Vector, low: Vector | None) -> Vector:
     """Return e**(x + low) for nonzero results."""
     return _scaled(*_reduce_argument(x, low))
@@ -133,9 +161,6 @@ def _exp_in_range(x: Vector, low: Vector | None) -> Vector:
 
 def _scaled(n: Vector, shifted: Vector, y: Vector) -> Vector:
     """Return 2**n * (1 + y), for n with the lowest bits of `shifted`."""
-    scaled = times_power_of_two(y + 1.0, n)
-    if scaled is not None:
-        return scaled
     # 2**n can be out of range even if the result is a normal number. Two factors with
     # half the exponent are in range, and only the last product rounds.
     dtype = n.value.dtype
@@ -147,15 +172,16 @@ def _scaled(n: Vector, shifted: Vector, y: Vector) -> Vector:
 
 def exp_of_moderate(x: Vector) -> Vector:
     """Return e**x if 2**n is a normal number: |x| <= `moderate`."""
+    if has_tables(x):
+        return in_registers(lambda x: scaled(*exp_parts(x)), x)
     n, shifted, y = _reduce_argument(x)
-    scaled = times_power_of_two(y + 1.0, n)
-    if scaled is not None:
-        return scaled
     return (y + 1.0) * power_of_two(shifted.bits(), x.value.dtype)
 
 
 def quarter_of_exp(x: Vector) -> Vector:
     """Return e**x / 4 for x >= 0, finite if e**x / 2 is finite."""
+    if has_tables(x):
+        return in_registers(lambda x: precise_exp(x, -2.0), x)
     _, shifted, y = _reduce_argument(x)
     return (y + 1.0) * power_of_two(shifted.bits() - 2, x.value.dtype)
 
@@ -176,11 +202,20 @@ def expm1(x: Vector) -> Vector:
 def sigmoid(x: Vector) -> Vector:
     """Return 1 / (1 + e**-x); denormal results are 0, because 2**n is infinite."""
     numbers = _CONSTANTS[x.value.dtype]
+    if has_tables(x):
+        return in_registers(_sigmoid_by_table, x)
     # Above this limit, 1 + e**-x rounds to 1.
     _, shifted, y = _reduce_argument(
         -x.at_most(numbers.moderate).at_least(-numbers.overflow)
     )
     return 1.0 / ((y + 1.0) * power_of_two(shifted.bits(), x.value.dtype) + 1.0)
+
+
+def _sigmoid_by_table(x: Vector) -> Vector:
+    """Return 1 / (1 + e**-x) for a register."""
+    limit = _LARGEST_NORMAL_EXP
+    quotient = reciprocal(precise_exp(-x.at_most(limit).at_least(-limit)) + 1.0)
+    return x.constant(0.0).where(x < -limit, quotient)
 
 
 def tanh(x: Vector) -> Vector:
@@ -189,7 +224,11 @@ def tanh(x: Vector) -> Vector:
     a = absolute(x).at_most(numbers.saturated)
     z = a * a
     near = fma(a * z, polynomial(z, numbers.tanh), a)
-    far = 1.0 - 2.0 / (exp_of_moderate(a + a) + 1.0)
+    divisor = exp_of_moderate(a + a) + 1.0
+    if has_tables(x):
+        far = fma(in_registers(reciprocal, divisor), -2.0, 1.0)
+    else:
+        far = 1.0 - 2.0 / divisor
     return copysign(far.where(a > TANH_BORDER, near), x)
 
 

@@ -6,6 +6,7 @@ import math
 
 from toolkit.backends.numpy.jit.math.exponential import quarter_of_exp
 from toolkit.backends.numpy.jit.math.logarithm import LOG_2, log, log1p
+from toolkit.backends.numpy.jit.math.tables import has_tables, in_registers, reciprocal
 from toolkit.backends.numpy.jit.math.vector import (
     Vector,
     absolute,
@@ -66,14 +67,21 @@ def sinh(x: Vector) -> Vector:
     z = a * a
     near = fma(a * z, polynomial(z, _SINE[x.value.dtype]), a)
     quarter = quarter_of_exp(a)
-    far = (quarter + quarter) - 0.125 / quarter
+    far = _twice_plus_eighth_of_inverse(quarter, -1.0)
     return copysign(far.where(a > 1.0, near), x)
 
 
 def cosh(x: Vector) -> Vector:
     """Return (e**x + e**-x) / 2."""
     quarter = quarter_of_exp(absolute(x).at_most(_OVERFLOW[x.value.dtype]))
-    return (quarter + quarter) + 0.125 / quarter
+    return _twice_plus_eighth_of_inverse(quarter, 1.0)
+
+
+def _twice_plus_eighth_of_inverse(x: Vector, sign: float) -> Vector:
+    """Return 2 * x + sign / (8 * x)."""
+    if has_tables(x):
+        return fma(in_registers(reciprocal, x), 0.125 * sign, x + x)
+    return (x + x) + 0.125 * sign / x
 
 
 def arcsinh(x: Vector) -> Vector:

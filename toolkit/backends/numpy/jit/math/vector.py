@@ -211,24 +211,6 @@ def polynomial(x: Vector, coefficients: Sequence[float]) -> Vector:
     return result
 
 
-def times_power_of_two(x: Vector, exponent: Vector) -> Vector | None:
-    """Return x * 2 ** exponent, rounded once; None without an instruction for it."""
-    value = x.value
-    fills = value.dtype == "float32" and value.lanes == 16
-    if not fills or not current().has("avx512f"):
-        return None
-    kind, function = value.type, "@llvm.x86.avx512.mask.scalef.ps.512"
-    types = ", ".join([kind] * 3)
-    x.builder.declarations.add(f"declare {kind} {function}({types}, i16, i32)")
-    arguments = ", ".join(
-        f"{kind} {text}"
-        for text in (value.text, exponent.value.text, "zeroinitializer")
-    )
-    # All lanes, with the current rounding mode.
-    text = f"call {kind} {function}({arguments}, i16 -1, i32 4)"
-    return Vector(x.builder, x.builder.let(text, value.dtype, value.lanes))
-
-
 def power_of_two(exponent: Vector, dtype: str) -> Vector:
     """Return 2 ** exponent for integers, if the result is a normal number.
 
