@@ -106,7 +106,10 @@ def _pad_by_copies(x: Tensor, axis: int, width: tuple[int, int], mode: str) -> T
         raise ShapeError(f"pad: axis {axis} of shape {x.shape} has no elements to copy")
     check_range(n + sum(width))
     sources = np.pad(np.arange(n, dtype="int32"), width, mode=mode)  # type: ignore[call-overload]
-    runs = _runs(sources.tolist())
+    low = width[0]
+    before, after = sources[:low].tolist(), sources[low + n :].tolist()
+    # The run of the whole axis needs no copy before the concatenation.
+    runs = [*_runs(before), range(n), *_runs(after)]
     if axis < x.ndim - 1 or len(runs) > _MAX_RUNS:
         return bind(gather_p, x, convert(sources), axis=axis)
     return concatenate([_run_of(x, axis, run) for run in runs], axis)

@@ -243,7 +243,8 @@ def test_arithmetic_of_bools():
 
 
 def _is_generated(record):
-    attrs = {"dtype": "float64"} if record.name == "cast" else {}
+    targets = {"cast": "float64", "reinterpret": "int32"}
+    attrs = {"dtype": targets[record.name]} if record.name in targets else {}
     for dtype in ("float32", "int32", "bool"):
         inputs = [Spec((3,), dtype)] * arity(record.scalar)
         inputs = inputs[:1] if attrs else inputs

@@ -118,6 +118,17 @@ def test_copies_of_any_length_in_chunks(rows, count, monkeypatch):
     run("concatenate", arrays, np.concatenate(arrays, 1), {"axis": 1})
 
 
+@pytest.mark.parametrize("dtype", ["int8", "float32", "float64"])
+@pytest.mark.parametrize("count", [3, 15, 16, 17, 40, 200])
+@pytest.mark.parametrize("lanes", [4, 16])
+def test_many_rows_of_views(count, lanes, dtype):
+    x = numbers((40, count), dtype)
+    column = np.broadcast_to(x[:, -1:], (40, 2))
+    arrays = [x[:, 2:0:-1], x, column, x[:, -2:-1], x[:1].repeat(40, 0)[::-1]]
+    with vectors_of(lanes):
+        run("concatenate", arrays, np.concatenate(arrays, 1), {"axis": 1}, 3)
+
+
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("extent", [1, 5, 100_000])
 def test_concatenated_views(axis, extent):

@@ -348,3 +348,20 @@ def test_two_results_of_one_sum(rows, dtype):
     ):
         tolerance = 1e-12 if dtype == "float64" else 1e-6
         np.testing.assert_allclose(y.numpy(), expected.numpy(), rtol=tolerance)
+
+
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 200])
+def test_rows_of_bytes(count):
+    generator = np.random.default_rng(count)
+    x, y = (generator.random((5, count)) < 0.9 for _ in range(2))
+    z = generator.integers(-9, 9, (5, count)).astype("int8")
+
+    def compute(x, y, z):
+        both = ops.logical_and(x, ops.logical_not(y))
+        return both, ops.any(both, 1), ops.all(x, 1), z * z - z
+
+    results = function(compute)(x, y, z)
+    both = x & ~y
+    expected = both, both.any(1), x.all(1), z * z - z
+    for result, array in zip(results, expected, strict=True):
+        np.testing.assert_array_equal(result, array)

@@ -15,14 +15,29 @@ from toolkit.backends.numpy.jit.fused.transposed_tiles import TransposedTiles
 from toolkit.backends.numpy.jit.fused.values import Bases
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.processor import current
-from toolkit.plans.loops.plan import LoopNest
+from toolkit.dtypes import itemsize
+from toolkit.plans.loops.plan import FULL, ROW, LoopNest
+
+# A vector register holds this factor more bytes than float32 numbers.
+_BYTE_FACTOR = 4
 
 
 def emit_plan(plan: LoopNest) -> Kernel:
     """Emit the body of the function of a plan."""
-    builder = Kernel(current().lanes)
+    builder = Kernel(current().lanes * (_BYTE_FACTOR if _is_of_bytes(plan) else 1))
     _NestEmitter(builder, plan).write()
     return builder
+
+
+def _is_of_bytes(plan: LoopNest) -> bool:
+    """Return whether a plan has only vectors of bytes, from memory to memory."""
+    is_streamed = not plan.register_vectors and not plan.lane_columns
+    if not is_streamed or plan.transposed_loop >= 0 or plan.accesses_elements:
+        return False
+    if any(write.role not in (FULL, ROW) for write in plan.writes):
+        return False
+    values = (*plan.reads, *plan.steps, *plan.writes)
+    return all(itemsize(value.dtype) == 1 for value in values)
 
 
 class _NestEmitter:

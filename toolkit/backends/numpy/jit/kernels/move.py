@@ -28,6 +28,14 @@ from toolkit.plans.operands import Operand
 if TYPE_CHECKING:
     from toolkit.ir import Node
 
+# The most arrays, and elements of a row times arrays, that are joined row by row, in one
+# pass over the result. Measured for rows of 1, 56 and 1 floats in 7 MB: 0.5 ms instead
+# of 1.5.
+_MAX_JOINED, _MAX_JOINED_ROW = 8, 1 << 13
+# The elements of the longest run that is copied one by one.
+_MAX_STRIDED = 32
+# The vectors of a run that are copied without a loop.
+_MAX_UNROLLED = 8
 # Rows with fewer bytes are joined to one row of `emit_pad`. Measured for 400 kB, padded
 # on the leading axis: rows of 4 bytes take 1550 us, of 64 bytes 71 us, of 128 bytes
 # 46 us.
@@ -53,6 +61,41 @@ def emit_run(dtype: str, is_cut: bool) -> Kernel:
     return b
 
 
+def emit_runs(dtype: str, runs: tuple[tuple[int, int], ...]) -> Kernel:
+    """Emit out[row] = the concatenation of x[row] for each x.
+
+    Args:
+        dtype: of an element.
+        runs: the number of elements in a row of each x, and their stride in bytes.
+    """
+    b = Kernel(current().lanes)
+    arrays = [b.next_address() for _ in runs]
+    out, steps = b.next_address(dtype), [b.next_entry() for _ in runs]
+    with b.loop(b.low, b.high) as row:
+        target = out + row * sum(count for count, _ in runs)
+        for x, step, (count, stride) in zip(arrays, steps, runs, strict=True):
+            _copy_run(b, x + row * step, stride, target, count, dtype)
+            target = target + count
+    return b
+
+
+def _copy_run(
+    b: Kernel, source: Pointer, stride: int, target: Pointer, count: int, dtype: str
+) -> None:
+    """Copy a known number of elements. The last vectors can overlap."""
+    if count < b.lanes or stride != dtypes.itemsize(dtype):
+        for i in range(count):
+            b.put_scalar(b.scalar(source + i * stride, dtype), target + i)
+        return
+    source = Pointer(b, source.text, target.kind)
+    if count <= _MAX_UNROLLED * b.lanes:
+        starts = [*range(0, count - b.lanes, b.lanes), count - b.lanes]
+        for i in starts:
+            b.store(b.load(source, i, dtype, None), target, i, None)
+    else:
+        b.copy(source, target, count, dtype)
+
+
 def lower_concatenate(
     node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
@@ -73,6 +116,12 @@ def lower_concatenate(
         rows = prod(spec.shape[:axis])
         dtype = MOVED[dtypes.itemsize(spec.dtype)]
         return Lowered((interleave_call(dtype, segments, rows, rows, by_rows),))
+    rows, few = prod(spec.shape[:axis]), len(nonempty) <= _MAX_JOINED
+    if few and axis and rows >= TASKS and size * len(nonempty) < _MAX_JOINED_ROW:
+        strides = {i: _row_strides(x, axis) for i, x in nonempty.items()}
+        known = {i: pair for i, pair in strides.items() if pair is not None}
+        if len(known) == len(strides):
+            return Lowered((_copy_rows(nonempty, known, axis, rows),))
     calls, offset = [], 0
     for i, x in nonempty.items():
         step = _run_stride(x, axis)
@@ -81,6 +130,45 @@ def lower_concatenate(
         calls.append(_copy_runs(i, x, axis, step, (size, offset)))
         offset += prod(x.spec.shape[axis:])
     return Lowered(tuple(calls))
+
+
+def _row_strides(x: Operand, axis: int) -> tuple[int, int] | None:
+    """Return the byte strides of the runs at `axis` and of their elements.
+
+    The result is None if they vary, or if a long run is not contiguous.
+    """
+    itemsize = dtypes.itemsize(x.spec.dtype)
+    loops, (strides,) = collapse_loops(x.spec.shape, [x.strides], axis)
+    inner = strides[loops.rows :]
+    if loops.rows > 1 or len(inner) > 1:
+        return None
+    step = inner[0] if inner else itemsize
+    if step != itemsize and prod(x.spec.shape[axis:]) > _MAX_STRIDED:
+        return None
+    return (strides[0] if loops.rows else 0), step
+
+
+def _copy_rows(
+    inputs: dict[int, Operand],
+    strides: dict[int, tuple[int, int]],
+    axis: int,
+    rows: int,
+) -> Call:
+    """Return the call that joins the runs of all inputs, row by row."""
+    runs = tuple((prod(x.spec.shape[axis:]), strides[i][1]) for i, x in inputs.items())
+    dtype = MOVED[dtypes.itemsize(next(iter(inputs.values())).spec.dtype)]
+    out: Reference = ("out", 0)
+    references: list[Reference] = [("in", i) for i in inputs]
+    by_rows = [("in", i) for i, x in inputs.items() if x.is_contiguous]
+    return Call(
+        Code(emit_runs, dtype, runs),
+        (*references, out),
+        tuple(strides[i][0] for i in inputs),
+        rows,
+        partition(rows),
+        frozenset({out, *by_rows}),
+        nbytes=2 * sum(x.spec.nbytes for x in inputs.values()),
+    )
 
 
 def _copy_runs(
