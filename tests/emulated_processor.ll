@@ -298,6 +298,50 @@ define internal <16 x float> @emulated.avx512.rcp14.ps.512(<16 x float> %x, <16 
   ret <16 x float> %found
 }
 
+define internal <16 x float> @emulated.avx512.rsqrt14.ps.512(<16 x float> %x, <16 x float> %other, i16 %mask) {
+  %root = call <16 x float> @llvm.sqrt.v16f32(<16 x float> %x)
+  %found = fdiv <16 x float> splat (float 1.0), %root
+  ret <16 x float> %found
+}
+
+; floor(log2(|x|)): the exponent of a denormal number is that of x * 2 ** 24, minus 24.
+define internal <16 x float> @emulated.avx512.mask.getexp.ps.512(<16 x float> %x, <16 x float> %other, i16 %mask, i32 %mode) {
+  %a = call <16 x float> @llvm.fabs.v16f32(<16 x float> %x)
+  %is_small = fcmp olt <16 x float> %a, splat (float 0x3810000000000000)
+  %large = fmul <16 x float> %a, splat (float 0x4170000000000000)
+  %normal = select <16 x i1> %is_small, <16 x float> %large, <16 x float> %a
+  %bits = bitcast <16 x float> %normal to <16 x i32>
+  %biased = lshr <16 x i32> %bits, splat (i32 23)
+  %offset = select <16 x i1> %is_small, <16 x i32> splat (i32 151), <16 x i32> splat (i32 127)
+  %exponent = sub <16 x i32> %biased, %offset
+  %number = sitofp <16 x i32> %exponent to <16 x float>
+  %is_zero = fcmp oeq <16 x float> %a, zeroinitializer
+  %with_zero = select <16 x i1> %is_zero, <16 x float> splat (float 0xFFF0000000000000), <16 x float> %number
+  %is_finite = fcmp olt <16 x float> %a, splat (float 0x7FF0000000000000)
+  %found = select <16 x i1> %is_finite, <16 x float> %with_zero, <16 x float> %a
+  ret <16 x float> %found
+}
+
+; x * 2 ** -n in [3/4, 3/2), 1 for 0 and infinity, NaN for negative numbers.
+define internal <16 x float> @emulated.avx512.mask.getmant.ps.512(<16 x float> %x, i32 %kind, <16 x float> %other, i16 %mask, i32 %mode) {
+  %is_small = fcmp olt <16 x float> %x, splat (float 0x3810000000000000)
+  %large = fmul <16 x float> %x, splat (float 0x4170000000000000)
+  %normal = select <16 x i1> %is_small, <16 x float> %large, <16 x float> %x
+  %bits = bitcast <16 x float> %normal to <16 x i32>
+  %mantissa = and <16 x i32> %bits, splat (i32 8388607)
+  %is_upper = icmp uge <16 x i32> %mantissa, splat (i32 4194304)
+  %exponent = select <16 x i1> %is_upper, <16 x i32> splat (i32 1056964608), <16 x i32> splat (i32 1065353216)
+  %joined = or <16 x i32> %mantissa, %exponent
+  %number = bitcast <16 x i32> %joined to <16 x float>
+  %is_zero = fcmp oeq <16 x float> %x, zeroinitializer
+  %is_infinite = fcmp oeq <16 x float> %x, splat (float 0x7FF0000000000000)
+  %is_limit = or <16 x i1> %is_zero, %is_infinite
+  %positive = select <16 x i1> %is_limit, <16 x float> splat (float 1.0), <16 x float> %number
+  %is_valid = fcmp oge <16 x float> %x, zeroinitializer
+  %found = select <16 x i1> %is_valid, <16 x float> %positive, <16 x float> splat (float 0x7FF8000000000000)
+  ret <16 x float> %found
+}
+
 define internal <16 x float> @emulated.avx512.permvar.sf.512(<16 x float> %x, <16 x i32> %index) {
   %memory = alloca <16 x float>, align 64
   store <16 x float> %x, ptr %memory, align 64
@@ -308,6 +352,8 @@ define internal <16 x float> @emulated.avx512.permvar.sf.512(<16 x float> %x, <1
 }
 
 declare <16 x float> @llvm.masked.gather.v16f32.v16p0(<16 x ptr>, i32, <16 x i1>, <16 x float>)
+declare <16 x float> @llvm.sqrt.v16f32(<16 x float>)
+declare <16 x float> @llvm.fabs.v16f32(<16 x float>)
 declare <16 x float> @llvm.fma.v16f32(<16 x float>, <16 x float>, <16 x float>)
 declare <32 x float> @llvm.fma.v32f32(<32 x float>, <32 x float>, <32 x float>)
 declare <32 x i32> @llvm.smax.v32i32(<32 x i32>, <32 x i32>)

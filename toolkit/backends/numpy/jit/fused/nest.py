@@ -36,8 +36,9 @@ def _is_of_bytes(plan: LoopNest) -> bool:
         return False
     if any(write.role not in (FULL, ROW) for write in plan.writes):
         return False
-    values = (*plan.reads, *plan.steps, *plan.writes)
-    return all(itemsize(value.dtype) == 1 for value in values)
+    dtypes = [x.dtype for values in (plan.reads, plan.steps) for x in values]
+    dtypes += [x.dtype for x in plan.writes]
+    return all(itemsize(dtype) == 1 for dtype in dtypes)
 
 
 class _NestEmitter:

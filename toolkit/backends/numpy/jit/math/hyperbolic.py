@@ -6,7 +6,12 @@ import math
 
 from toolkit.backends.numpy.jit.math.exponential import quarter_of_exp
 from toolkit.backends.numpy.jit.math.logarithm import LOG_2, log, log1p
-from toolkit.backends.numpy.jit.math.tables import has_tables, in_registers, reciprocal
+from toolkit.backends.numpy.jit.math.tables import (
+    has_tables,
+    in_registers,
+    reciprocal,
+    square_root,
+)
 from toolkit.backends.numpy.jit.math.vector import (
     Vector,
     absolute,
@@ -88,15 +93,28 @@ def arcsinh(x: Vector) -> Vector:
     """Return log1p(a + (sqrt(1 + a**2) - 1)) for a = |x|, with the sign of x."""
     a = absolute(x)
     # The second, smaller term, without a difference of close numbers.
-    term = a * (a / (fma(a, a, 1.0).intrinsic("sqrt") + 1.0))
+    square = fma(a, a, 1.0)
+    if has_tables(x):
+        term = in_registers(_reduced_root, a, square)
+    else:
+        term = a * (a / (square.intrinsic("sqrt") + 1.0))
     return copysign(_log1p_of_sum(a, term, a), x)
 
 
 def arccosh(x: Vector) -> Vector:
     """Return log1p((x - 1) + sqrt(x**2 - 1)); NaN below 1."""
     v = x - 1.0
-    root = fma(v, v, v + v).intrinsic("sqrt")
+    square = fma(v, v, v + v)
+    if has_tables(x):
+        root = in_registers(square_root, square).where(square > 0.0, square)
+    else:
+        root = square.intrinsic("sqrt")
     return x.constant(math.nan).where(x < 1.0, _log1p_of_sum(root, v, x))
+
+
+def _reduced_root(a: Vector, square: Vector) -> Vector:
+    """Return sqrt(1 + a**2) - 1 for square = 1 + a**2, which is not overflown."""
+    return a * a * reciprocal(square_root(square) + 1.0)
 
 
 def _log1p_of_sum(larger: Vector, smaller: Vector, x: Vector) -> Vector:

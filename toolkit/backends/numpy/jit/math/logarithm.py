@@ -8,6 +8,12 @@ from __future__ import annotations
 
 import math
 
+from toolkit.backends.numpy.jit.math.log_tables import binary_log, natural_log
+from toolkit.backends.numpy.jit.math.tables import (
+    reciprocal,
+    has_tables,
+    in_registers,
+)
 from toolkit.backends.numpy.jit.math.vector import Vector, fma, polynomial
 from toolkit.backends.numpy.jit.processor import current
 
@@ -60,6 +66,8 @@ def log_2_of(dtype: str) -> tuple[float, float]:
 
 def log(x: Vector) -> Vector:
     """Return the natural logarithm: -inf of 0, NaN of negative numbers."""
+    if has_tables(x):
+        return in_registers(natural_log, x)
     e, m = split(x)
     return _set_special_cases(x, _combine(e, m - 1.0), zero=0.0)
 
@@ -69,6 +77,8 @@ def log1p(x: Vector, low: Vector | None = None) -> Vector:
 
     With `low`, return log(1 + x + low) for a low that is small compared with x.
     """
+    if has_tables(x):
+        return in_registers(_log1p_by_table, x, *([] if low is None else [low]))
     u = x + 1.0
     e, m = split(u)
     # The rounding error of the sum (Knuth's two-sum), relative to u.
@@ -83,8 +93,23 @@ def log1p(x: Vector, low: Vector | None = None) -> Vector:
     return _set_special_cases(x, result, zero=-1.0)
 
 
+def _log1p_by_table(x: Vector, low: Vector | None = None) -> Vector:
+    """Return log(1 + x + low) for a register."""
+    u = x + 1.0
+    back = u - 1.0
+    rounding_error = (x - back) + (1.0 - (u - back))
+    if low is not None:
+        rounding_error = rounding_error + low
+    correction = rounding_error * reciprocal(u)
+    correction = correction.where((u > 0.0) & (u < math.inf), 0.0)
+    # Select x itself for 0, because it can be -0.
+    return x.where(x.equals(0.0), natural_log(u) + correction)
+
+
 def log2(x: Vector) -> Vector:
     """Return the logarithm to base 2: e + log(m) / log(2), exact for powers of two."""
+    if has_tables(x):
+        return in_registers(binary_log, x)
     e, m = split(x)
     f = m - 1.0
     near = f + _tail(f)

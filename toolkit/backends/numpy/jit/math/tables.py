@@ -164,9 +164,21 @@ def reciprocal(x: Vector) -> Vector:
 
     Results that are denormal can be 0. A division takes three times as long.
     """
+    y = estimate("rcp14", x)
+    return fma(fma(-x, y, 1.0), y, y)
+
+
+def square_root(x: Vector) -> Vector:
+    """Return the square root of finite normal numbers, by a step of Newton's method."""
+    inverse = estimate("rsqrt14", x)
+    y = x * inverse
+    return fma(fma(-y, inverse * 0.5, 0.5), y, y)
+
+
+def estimate(name: str, x: Vector) -> Vector:
+    """Return the result of an instruction with a relative error of 2**-14."""
     b, kind = x.builder, x.value.type
-    function = "@llvm.x86.avx512.rcp14.ps.512"
+    function = f"@llvm.x86.avx512.{name}.ps.512"
     b.declarations.add(f"declare {kind} {function}({kind}, {kind}, i16)")
     text = f"call {kind} {function}({kind} {x.value}, {kind} zeroinitializer, i16 -1)"
-    y = Vector(b, b.let(text, "float32", _LANES))
-    return fma(fma(-x, y, 1.0), y, y)
+    return Vector(b, b.let(text, "float32", _LANES))
