@@ -10,9 +10,9 @@ import math
 
 from toolkit.backends.numpy.jit.math.log_tables import binary_log, natural_log
 from toolkit.backends.numpy.jit.math.tables import (
-    reciprocal,
     has_tables,
     in_registers,
+    reciprocal,
 )
 from toolkit.backends.numpy.jit.math.vector import Vector, fma, polynomial
 from toolkit.backends.numpy.jit.processor import current

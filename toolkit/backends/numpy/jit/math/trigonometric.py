@@ -8,11 +8,17 @@ one by one with integers, which is rare and slow (large_angle.ll).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
 from toolkit.backends.numpy.jit.builder import Builder, Value
 from toolkit.backends.numpy.jit.math.rare_lanes import select_rare
+from toolkit.backends.numpy.jit.math.tables import (
+    has_tables,
+    in_registers,
+    reciprocal,
+)
 from toolkit.backends.numpy.jit.math.vector import (
     Vector,
     absolute,
@@ -107,13 +113,14 @@ def cos(x: Vector) -> Vector:
 
 def tan(x: Vector) -> Vector:
     """Return the tangent of x radians: an odd polynomial or its inverse."""
-    dtype = x.value.dtype
-    # In float32, the rounding error of r would be too large in the inverse.
-    r, n = _reduce_angle(x if dtype == "float64" else x.convert("fpext", "float64"))
+    r, n, low = _reduce_angle(x, is_precise=True)
     z = r * r
-    y = fma(r * z, polynomial(z, _CONSTANTS[dtype].tangent), r)
-    y = y.where((n & 1).equals(0), -1.0 / y)
-    y = y if dtype == "float64" else y.convert("fptrunc", dtype)
+    tail = polynomial(z, _CONSTANTS[x.value.dtype].tangent)
+    y = fma(r * z, tail, r)
+    # tan(r + low): the rounding error of r would be too large in the inverse.
+    y = r + fma(r * z, tail, low * fma(y, y, 1.0))
+    inverse = in_registers(reciprocal, y) if has_tables(x) else 1.0 / y
+    y = y.where((n & 1).equals(0), -inverse)
     # The steps of the reduction would lose the sign of 0.
     return x.where(x.equals(0.0), y)
 
@@ -121,7 +128,7 @@ def tan(x: Vector) -> Vector:
 def _sine_of_rotated(x: Vector, quarters: int) -> Vector:
     """Return sin(x + quarters * pi/2)."""
     numbers = _CONSTANTS[x.value.dtype]
-    r, n = _reduce_angle(x)
+    r, n, _ = _reduce_angle(x)
     z = r * r
     sine = fma(r * z, polynomial(z, numbers.sine), r)
     cosine = fma(z * z, polynomial(z, numbers.cosine), fma(z, -0.5, 1.0))
@@ -139,21 +146,43 @@ def half_pi(dtype: str) -> tuple[float, float]:
     return high, low
 
 
-def _reduce_angle(x: Vector) -> tuple[Vector, Vector]:
-    """Return r and an integer n with x = n * pi/2 + r; n is exact modulo 4."""
+def _subtract_products(
+    x: Vector, n: Vector, second: float, third: float
+) -> tuple[Vector, Vector]:
+    """Return x - n * second - n * third and its rounding error."""
+    product = n * second
+    product_low = exact_fma(n, second, -product)
+    # The rounding error of the difference (Knuth's two-sum).
+    near = x - product
+    back = near - x
+    error = (x - (near - back)) - (product + back)
+    low = exact_fma(n, -third, error - product_low)
+    r = near + low
+    return r, (near - r) + low
+
+
+def _reduce_angle(x: Vector, is_precise: bool = False) -> tuple[Vector, Vector, Vector]:
+    """Return r, an integer n and the rounding error of r, which is 0 if not precise.
+
+    x = n * pi/2 + r + low; n is exact modulo 4.
+    """
     numbers = _CONSTANTS[x.value.dtype]
     shifted = fma(x, TWO_OVER_PI, x.format.shift)
     n = shifted - x.format.shift
-    r = x
-    for term in numbers.terms:
-        r = exact_fma(n, -term, r)
+    first, second, third = numbers.terms
+    exact = exact_fma(n, -first, x)
+    if is_precise:
+        r, low = _subtract_products(exact, n, second, third)
+    else:
+        r = exact_fma(n, -third, exact_fma(n, -second, exact))
+        low = x.constant(0.0)
     large = absolute(x) > numbers.limit
 
-    def reduce_large_lanes() -> tuple[Vector, Vector]:
+    def reduce_large_lanes() -> Sequence[Vector]:
         return _reduce_by_lane(x.where(large, 2 * numbers.limit))
 
-    r, n = select_rare(large, (r, shifted.bits()), reduce_large_lanes)
-    return r, n
+    r, n, low = select_rare(large, (r, shifted.bits(), low), reduce_large_lanes)
+    return r, n, low
 
 
 # --- large angles ---------------------------------------------------------------------
@@ -162,7 +191,7 @@ _PAIR = "{ double, i64 }"
 _WORDS = 39
 
 
-def _reduce_by_lane(x: Vector) -> tuple[Vector, Vector]:
+def _reduce_by_lane(x: Vector) -> Sequence[Vector]:
     """Reduce numbers of at least the limit, lane by lane; see `_reduce_angle`."""
     b, value = x.builder, x.value
     b.declarations |= {
@@ -172,26 +201,27 @@ def _reduce_by_lane(x: Vector) -> tuple[Vector, Vector]:
     }
     if not value.lanes:
         return _reduce_large(b, value)
-    result = Vector(b, value), x.bits()
+    result: Sequence[Vector] = Vector(b, value), x.bits(), Vector(b, value)
     for lane in range(value.lanes):
         text = f"extractelement {value.type} {value.text}, i64 {lane}"
         lane_result = _reduce_large(b, b.let(text, value.dtype))
-        result = (
-            _insert_lane(result[0], lane_result[0], lane),
-            _insert_lane(result[1], lane_result[1], lane),
-        )
+        pairs = zip(result, lane_result, strict=True)
+        result = [_insert_lane(y, one, lane) for y, one in pairs]
     return result
 
 
-def _reduce_large(b: Builder, x: Value) -> tuple[Vector, Vector]:
+def _reduce_large(b: Builder, x: Value) -> Sequence[Vector]:
     """Reduce one number; see `_reduce_angle`."""
     wide = x if x.dtype == "float64" else b.convert("fpext", x, "float64")
     pair = b.let(f"call {_PAIR} @large_angle(double {wide.text})", "float64")
     r = b.let(f"extractvalue {_PAIR} {pair.text}, 0", "float64")
     n = b.let(f"extractvalue {_PAIR} {pair.text}, 1", "int64")
-    if x.dtype == "float32":
-        r, n = b.convert("fptrunc", r, "float32"), b.convert("trunc", n, "int32")
-    return Vector(b, r), Vector(b, n)
+    if x.dtype == "float64":
+        return Vector(b, r), Vector(b, n), Vector(b, b.constant(0.0, r))
+    narrow = b.convert("fptrunc", r, "float32")
+    low = b.binary("fsub", r, b.convert("fpext", narrow, "float64"))
+    low, n = b.convert("fptrunc", low, "float32"), b.convert("trunc", n, "int32")
+    return Vector(b, narrow), Vector(b, n), Vector(b, low)
 
 
 def _insert_lane(x: Vector, one: Vector, lane: int) -> Vector:
