@@ -50,6 +50,20 @@ def test_transforms(n, dtype):
     assert_close(back, real, factor=1e4 if dtype == "float32" else 1.0)
 
 
+# Even lengths whose halves do not fill vectors, or have no code of their own.
+@pytest.mark.parametrize("n", [66, 90, 134, 510, 2046, 2 * 521])
+@pytest.mark.parametrize("rows", [(), (3,), (2, 17)])
+def test_real_numbers_as_pairs(n, rows):
+    (x, _), k = numbers(*rows, n), n // 2 + 1
+    expected = np.fft.rfft(x)
+    program = check(ops.rfft, expected, (x,), 1.0)
+    assert program.code is not None
+    # The imaginary parts of the first and the last frequency have no effect.
+    real, imag = numbers(*rows, k)
+    actual = toolkit.function(lambda *x: ops.irfft(x, n))(real, imag)
+    assert_close(actual, np.fft.irfft(real + 1j * imag, n))
+
+
 @pytest.mark.parametrize("shape", [(5,), (130,), (2, 5), (2, 66, 5), (70, 3, 1)])
 def test_along_every_axis_and_back(shape):
     real, imag = numbers(*shape)

@@ -22,6 +22,7 @@ import numpy as np
 from toolkit import dtypes
 from toolkit.backends.numpy.jit.kernels.fourier.plan import (
     DTYPES,
+    fills_vectors,
     is_axis_supported,
     is_real_supported,
     is_supported,
@@ -69,7 +70,10 @@ def _needs_rewrite(node: Node) -> bool:
     if node.op.name == "dft":
         is_generated = is_axis_supported(spec.shape, axis)
     else:
-        is_generated = n > _MAX_REAL_PRODUCT_LENGTH and is_real_supported(n)
+        # Other rows are transformed with one row in each lane of a vector.
+        is_row_filled = n <= _MAX_PRODUCT_LENGTH or fills_vectors(n // 2)
+        is_supported_row = is_real_supported(n) and is_row_filled
+        is_generated = n > _MAX_REAL_PRODUCT_LENGTH and is_supported_row
     return not is_generated and n > 0
 
 
@@ -224,6 +228,47 @@ class _Transform:
         pair = self._take_first((real, imag), count)
         return self._multiply_complex("multiply", pair, (chirps[2], chirps[3]))
 
+    def _cut(self, pair: Any, ranges: Sequence[tuple[int, int, int]]) -> Any:
+        """Return a range of the last axis of each part: its start, stop and step."""
+        parts = []
+        for x, (first, stop, step) in zip(pair, ranges, strict=True):
+            *batch, _ = x.spec.shape
+            zeros, ones = (0,) * len(batch), (1,) * len(batch)
+            bounds = {
+                "start": (*zeros, first),
+                "stop": (*batch, stop),
+                "step": (*ones, step),
+            }
+            parts.append(self._bind("slice", x, **bounds))
+        return tuple(parts)
+
+    def _join(self, parts: Sequence[Any], axis: int) -> Value:
+        """Return the concatenation of values along an axis."""
+        return self._bind("concatenate", *parts, axis=axis % parts[0].spec.ndim)
+
+    def _combine_halves(self, x: Any, y: Any, n: int, sign: int) -> tuple[Value, Value]:
+        """Return half of S ± i w D with w = exp(±2 pi i k / n).
+
+        S and D are x[k] plus and minus conj(y[k]).
+        """
+        count = x[0].spec.shape[-1]
+        cos, sin = unit_circle(sign * np.arange(count) / n)
+        dtype = dtypes.numpy_dtype(self.dtype)
+        # ± i w / 2
+        real_factor = Constant((-0.5 * sign * sin).astype(dtype))
+        imag_factor = Constant((0.5 * sign * cos).astype(dtype))
+        half = Constant(np.array(0.5, dtype))
+        sums = self._bind("add", x[0], y[0]), self._bind("subtract", x[1], y[1])
+        real, imag = self._bind("subtract", x[0], y[0]), self._bind("add", x[1], y[1])
+        products = self._multiply_complex(
+            "multiply", (real, imag), (real_factor, imag_factor)
+        )
+        halves = [self._bind("multiply", z, half) for z in sums]
+        return (
+            self._bind("add", halves[0], products[0]),
+            self._bind("add", halves[1], products[1]),
+        )
+
     def _take_first(self, pair: Pair, count: int) -> Pair:
         """Return the first elements of the last axis."""
         *batch, size = pair[0].spec.shape
@@ -299,7 +344,24 @@ class _RealTransform(_Transform):
             )
         if _is_long_prime(n):
             return list(self._convolve_chirp((x, None), n, shape[-1]))
+        if n % 2 == 0:
+            return self._transform_pairs(x, n)
         return list(self._take_first(self._transform_last_axis((x, None)), shape[-1]))
+
+    def _transform_pairs(self, x: Value, n: int) -> list[Value]:
+        """Return the results by a transform of the pairs of numbers, n / 2 of them.
+
+        With the transform Z and w = exp(-2 pi i k / n), the result at k is half of
+        S - i w D, where S and D are Z[k] plus and minus conj(Z[n/2 - k]).
+        """
+        half = n // 2
+        pair = self._cut((x, x), [(0, n, 2), (1, n, 2)])
+        pair = self._transform_last_axis(pair)
+        first = self._cut(pair, [(0, 1, 1)] * 2)
+        z = [self._join((x, y), -1) for x, y in zip(pair, first, strict=True)]
+        mirrored = self._cut((z[0], z[1]), [(half, -1, -1)] * 2)
+        results = self._combine_halves((z[0], z[1]), mirrored, n, -1)
+        return list(results)
 
 
 class _InverseRealTransform(_Transform):
@@ -316,9 +378,37 @@ class _InverseRealTransform(_Transform):
             ]
         if _is_long_prime(n):
             return [self._convolve_chirp(pair, n, n)[0]]
+        if n % 2 == 0:
+            return [self._interleave_pairs(pair, n)]
         widths = ((0, 0),) * (len(shape) - 1) + ((0, n - shape[-1]),)
         pair = self._bind_pair("pad", pair, widths=widths, value=0)
         return [self._transform_last_axis(pair)[0]]
+
+    def _interleave_pairs(self, pair: Pair, n: int) -> Value:
+        """Return the results as pairs of numbers, n / 2 of them.
+
+        They are the transform of half of S + i w D with w = exp(2 pi i k / n), where S
+        and D are X[k] plus and minus conj(X[n/2 - k]). The imaginary parts of the first
+        and the last frequency have no effect, and their real parts count twice.
+        """
+        half = n // 2
+        dtype = dtypes.numpy_dtype(self.dtype)
+        ends = np.arange(half) == 0
+        weights = Constant(np.where(ends, 2, 1).astype(dtype))
+        factors = weights, Constant(np.where(ends, 0, 1).astype(dtype))
+        low = self._cut(pair, [(0, half, 1)] * 2)
+        high = self._cut(pair, [(half, 0, -1)] * 2)
+        low, high = (
+            tuple(self._bind("multiply", x, y) for x, y in zip(z, factors, strict=True))
+            for z in (low, high)
+        )
+        pair = self._combine_halves(low, high, n, 1)
+        real, imag = self._transform_last_axis(pair)
+        *batch, _ = real.spec.shape
+        columns = [
+            self._bind("reshape", x, shape=(*batch, half, 1)) for x in (real, imag)
+        ]
+        return self._bind("reshape", self._join(columns, -1), shape=(*batch, n))
 
 
 _REWRITTEN = {"dft": _Transform, "rdft": _RealTransform, "irdft": _InverseRealTransform}
