@@ -1,4 +1,4 @@
-"""Operations compared with torch and NumPy, eager and compiled, forward and gradient.
+"""Operations compared with torch, JAX and NumPy: eager, compiled, and gradients.
 
     PEERS/bin/python benchmarks/cpu/operations.py --json operations.json
     PEERS/bin/python benchmarks/cpu/operations.py --only argmax --sizes 2
@@ -8,8 +8,8 @@
 Every row of operations_table.py runs with about 32, 1e5 and 1e7 elements, in one
 process with one thread. Candidates alternate, and the clock is the CPU time of the
 process. So other work on the machine has a small effect. Results and gradients are
-compared with the peer. The interpreter needs torch; without torch, NumPy is the only
-peer.
+compared with the peer. Torch and JAX are peers if the interpreter has them. JAX runs
+the functions of the NumPy column, compiled.
 """
 
 import argparse
@@ -37,6 +37,8 @@ LONG, LONG_ROUNDS = 0.3, 3
 ALLOCATED = 31 << 20
 # A candidate with longer calls is left out of the next size, with calls of seconds.
 SLOW = 0.01
+# One thread for XLA.
+XLA = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
 # Largest number of elements that are compared.
 COMPARED = 200_000
 PERMUTATIONS = {3: (0, 2, 1), 4: (0, 3, 1, 2), 5: (0, 4, 1, 2, 3)}
@@ -61,7 +63,7 @@ def main():
         record = json.loads(Path(options.page).read_text("utf-8"))
         options.write.write_text(operations_page.render(record, options.note), "utf-8")
         return
-    settings = thread_environment(1)
+    settings = thread_environment(1) | XLA
     if not os.environ.items() >= settings.items():
         os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | settings)
     measure(options)
@@ -113,7 +115,7 @@ def measure_sizes(operation, is_gradient, options):
 def versions():
     """Return the versions of the libraries."""
     found = {}
-    for name in ("toolkit", "numpy", "torch"):
+    for name in ("toolkit", "numpy", "torch", "jax"):
         module = sys.modules.get(name)
         if module is not None:
             found[name] = module.__version__
@@ -130,7 +132,8 @@ def measure_row(operation, size, is_gradient, rounds, names):
             if call is not None:
                 calls[name] = call, as_arrays(call(), name, operation)
         except Exception as error:  # of a peer, or a refused dtype
-            errors[name] = f"{type(error).__name__}: {error}"[:200]
+            if name != "jax":  # it has only some of the functions of NumPy
+                errors[name] = f"{type(error).__name__}: {error}"[:200]
     if operation.is_checked:
         errors |= differences({name: result for name, (_, result) in calls.items()})
     samples = time_alternately(
@@ -247,6 +250,35 @@ def with_numpy(operation, size, is_gradient):
     return partial(operation.numpy, numpy, *arguments(operation, size))
 
 
+def with_jax(operation, size, is_gradient):
+    """Return a function that calls the function of NumPy in JAX, compiled."""
+    try:
+        import jax
+    except ImportError:
+        return None
+    if operation.numpy is None or operation.dtype:
+        return None
+    jax.config.update("jax_enable_x64", True)
+    arrays = [jax.numpy.asarray(x) for x in arguments(operation, size)]
+    indices = [i for i, x in enumerate(arrays) if x.dtype.kind == "f"]
+
+    def forward(*xs):
+        return operation.numpy(jax.numpy, *xs)
+
+    def gradient(g, *xs):
+        def of_floats(*floats):
+            inputs = dict(enumerate(xs)) | dict(zip(indices, floats, strict=True))
+            return forward(*inputs.values())
+
+        return jax.vjp(of_floats, *(xs[i] for i in indices))[1](g)
+
+    if is_gradient:
+        ones = ones_like(jax.eval_shape(forward, *arrays), jax.numpy.ones_like)
+        arrays.insert(0, tuple(ones) if isinstance(ones, list) else ones)
+    compiled = jax.jit(gradient if is_gradient else forward)
+    return lambda: jax.block_until_ready(compiled(*arrays))
+
+
 def as_arrays(result, name, operation):
     """Return the results in the layout of toolkit, or a part of their elements."""
     import numpy as np
@@ -294,6 +326,7 @@ CANDIDATES = {
     "eager": with_toolkit,
     "compiled": partial(with_toolkit, compiled=True),
     "torch": with_torch,
+    "jax": with_jax,
     "numpy": with_numpy,
 }
 

@@ -3,15 +3,15 @@
 from collections import defaultdict
 from statistics import median
 
-OURS, PEERS = ("eager", "compiled"), ("torch", "numpy")
+OURS, PEERS = ("eager", "compiled"), ("torch", "jax", "numpy")
 SIZE_NAMES = ("32", "1e5", "1e7")
 BARS = (1.0, 1.3, 2.0)
 WORST = 25
 PAGE = """\
 # Operation benchmarks
 
-Time of single operations in toolkit, torch and NumPy: eager and compiled, forward and
-gradient, with 32, 1e5 and 1e7 elements. `benchmarks/cpu/operations.py` writes this
+Time of single operations in toolkit, torch, JAX and NumPy: eager and compiled, forward
+and gradient, with 32, 1e5 and 1e7 elements. `benchmarks/cpu/operations.py` writes this
 page; do not edit it. [More benchmarks](more_benchmarks.md) compares whole networks.
 
 {machine}
@@ -20,11 +20,12 @@ page; do not edit it. [More benchmarks](more_benchmarks.md) compares whole netwo
 
 All candidates run in one process on one thread, and they alternate. The times are the
 CPU time of the process, so other work on the machine has a small effect. *Ratio*: the
-median of toolkit divided by the smallest median of torch (eager) and NumPy. Below 1
-toolkit is faster. NumPy has no gradients, and with 32 elements it is no peer, because
-it has no tensors. The script compares the results and the gradients with the peer.
+median of toolkit divided by the smallest median of torch (eager), JAX (compiled) and
+NumPy. Below 1 toolkit is faster. NumPy has no gradients, and with 32 elements it is no
+peer, because it has no tensors. JAX runs the functions that it shares with NumPy. The
+script compares the results and the gradients with the peer.
 
-<!-- not run: it needs torch, and takes up to 30 minutes -->
+<!-- not run: it needs torch and JAX, and takes up to an hour -->
 ```sh
 PEERS/bin/python benchmarks/cpu/operations.py --json operations.json
 PEERS/bin/python benchmarks/cpu/operations.py --page operations.json \\
@@ -154,7 +155,7 @@ def slowest(rows):
     measured = [(ratio(row, "compiled"), row) for row in rows if row["size"]]
     measured = [pair for pair in measured if pair[0] is not None]
     measured.sort(key=lambda pair: -pair[0])
-    heads = ("row", "elements", "compiled, µs", "torch, µs", "numpy, µs", "ratio")
+    heads = ("row", "elements", "compiled, µs", *(f"{x}, µs" for x in PEERS), "ratio")
     lines = []
     for value, row in measured[:WORST]:
         times = [figure(row, name) for name in ("compiled", *PEERS)]
