@@ -342,6 +342,49 @@ define internal <16 x float> @emulated.avx512.mask.getmant.ps.512(<16 x float> %
   ret <16 x float> %found
 }
 
+define internal <8 x double> @emulated.avx512.rcp14.pd.512(<8 x double> %x, <8 x double> %other, i8 %mask) {
+  %found = fdiv <8 x double> splat (double 1.0), %x
+  ret <8 x double> %found
+}
+
+define internal <8 x double> @emulated.avx512.rsqrt14.pd.512(<8 x double> %x, <8 x double> %other, i8 %mask) {
+  %root = call <8 x double> @llvm.sqrt.v8f64(<8 x double> %x)
+  %found = fdiv <8 x double> splat (double 1.0), %root
+  ret <8 x double> %found
+}
+
+; x * 2 ** floor(e) for |e| <= 2044, in two steps: the first product is exact.
+define internal <8 x double> @emulated.avx512.mask.scalef.pd.512(<8 x double> %x, <8 x double> %e, <8 x double> %other, i8 %mask, i32 %mode) {
+  %down = call <8 x double> @llvm.floor.v8f64(<8 x double> %e)
+  %least = call <8 x double> @llvm.maxnum.v8f64(<8 x double> %down, <8 x double> splat (double -2044.0))
+  %most = call <8 x double> @llvm.minnum.v8f64(<8 x double> %least, <8 x double> splat (double 2044.0))
+  %n = fptosi <8 x double> %most to <8 x i64>
+  %half = ashr <8 x i64> %n, splat (i64 1)
+  %rest = sub <8 x i64> %n, %half
+  %half.biased = add <8 x i64> %half, splat (i64 1023)
+  %half.bits = shl <8 x i64> %half.biased, splat (i64 52)
+  %half.power = bitcast <8 x i64> %half.bits to <8 x double>
+  %rest.biased = add <8 x i64> %rest, splat (i64 1023)
+  %rest.bits = shl <8 x i64> %rest.biased, splat (i64 52)
+  %rest.power = bitcast <8 x i64> %rest.bits to <8 x double>
+  %near = fmul <8 x double> %x, %half.power
+  %product = fmul <8 x double> %near, %rest.power
+  %nan = fcmp uno <8 x double> %e, %e
+  %all = select <8 x i1> %nan, <8 x double> %e, <8 x double> %product
+  %lanes = bitcast i8 %mask to <8 x i1>
+  %found = select <8 x i1> %lanes, <8 x double> %all, <8 x double> %other
+  ret <8 x double> %found
+}
+
+define internal <8 x double> @emulated.avx512.permvar.df.512(<8 x double> %x, <8 x i64> %index) {
+  %memory = alloca <8 x double>, align 64
+  store <8 x double> %x, ptr %memory, align 64
+  %low = and <8 x i64> %index, splat (i64 7)
+  %at = getelementptr double, ptr %memory, <8 x i64> %low
+  %found = call <8 x double> @llvm.masked.gather.v8f64.v8p0(<8 x ptr> %at, i32 8, <8 x i1> splat (i1 true), <8 x double> zeroinitializer)
+  ret <8 x double> %found
+}
+
 define internal <16 x float> @emulated.avx512.permvar.sf.512(<16 x float> %x, <16 x i32> %index) {
   %memory = alloca <16 x float>, align 64
   store <16 x float> %x, ptr %memory, align 64
@@ -352,6 +395,11 @@ define internal <16 x float> @emulated.avx512.permvar.sf.512(<16 x float> %x, <1
 }
 
 declare <16 x float> @llvm.masked.gather.v16f32.v16p0(<16 x ptr>, i32, <16 x i1>, <16 x float>)
+declare <8 x double> @llvm.masked.gather.v8f64.v8p0(<8 x ptr>, i32, <8 x i1>, <8 x double>)
+declare <8 x double> @llvm.sqrt.v8f64(<8 x double>)
+declare <8 x double> @llvm.floor.v8f64(<8 x double>)
+declare <8 x double> @llvm.maxnum.v8f64(<8 x double>, <8 x double>)
+declare <8 x double> @llvm.minnum.v8f64(<8 x double>, <8 x double>)
 declare <16 x float> @llvm.sqrt.v16f32(<16 x float>)
 declare <16 x float> @llvm.fabs.v16f32(<16 x float>)
 declare <16 x float> @llvm.fma.v16f32(<16 x float>, <16 x float>, <16 x float>)

@@ -32,8 +32,8 @@ from toolkit.backends.numpy.jit.math.vector import (
 from toolkit.definitions.records import record
 
 INVERSE_LOG_2 = 1.4426950408889634  # 1 / log(2)
-# The logarithm of 2**126, whose reciprocal is the smallest normal float32.
-_LARGEST_NORMAL_EXP = 87.33654
+# The logarithm of the largest power of two whose reciprocal is a normal number.
+_LARGEST_NORMAL_EXP = {"float32": 87.33654, "float64": 708.3964185322641}
 TANH_BORDER = 0.55  # between tanh's polynomial and its quotient
 
 
@@ -213,7 +213,7 @@ def sigmoid(x: Vector) -> Vector:
 
 def _sigmoid_by_table(x: Vector) -> Vector:
     """Return 1 / (1 + e**-x) for a register."""
-    limit = _LARGEST_NORMAL_EXP
+    limit = _LARGEST_NORMAL_EXP[x.value.dtype]
     quotient = reciprocal(precise_exp(-x.at_most(limit).at_least(-limit)) + 1.0)
     return x.constant(0.0).where(x < -limit, quotient)
 

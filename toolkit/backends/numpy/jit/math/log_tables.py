@@ -8,7 +8,7 @@ infinities and of negative numbers.
 
 from __future__ import annotations
 
-from toolkit.backends.numpy.jit.math.tables import lookup
+from toolkit.backends.numpy.jit.math.tables import has_tables, lookup
 from toolkit.backends.numpy.jit.math.vector import Vector, fma, polynomial
 from toolkit.definitions.records import record
 
@@ -63,6 +63,11 @@ _BINARY = _Base(
         *(-0.3608143925666809, 0.2716611921787262),
     ),
 )
+
+
+def has_log_tables(x: Vector) -> bool:
+    """Return whether logarithms of a vector are computed by tables."""
+    return x.value.dtype == "float32" and has_tables(x)
 
 
 def natural_log(x: Vector) -> Vector:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import math
 
-from toolkit.backends.numpy.jit.math.log_tables import binary_log, natural_log
+from toolkit.backends.numpy.jit.math.log_tables import (
+    binary_log,
+    has_log_tables,
+    natural_log,
+)
 from toolkit.backends.numpy.jit.math.tables import (
-    has_tables,
     in_registers,
     reciprocal,
 )
@@ -66,7 +69,7 @@ def log_2_of(dtype: str) -> tuple[float, float]:
 
 def log(x: Vector) -> Vector:
     """Return the natural logarithm: -inf of 0, NaN of negative numbers."""
-    if has_tables(x):
+    if has_log_tables(x):
         return in_registers(natural_log, x)
     e, m = split(x)
     return _set_special_cases(x, _combine(e, m - 1.0), zero=0.0)
@@ -77,7 +80,7 @@ def log1p(x: Vector, low: Vector | None = None) -> Vector:
 
     With `low`, return log(1 + x + low) for a low that is small compared with x.
     """
-    if has_tables(x):
+    if has_log_tables(x):
         return in_registers(_log1p_by_table, x, *([] if low is None else [low]))
     u = x + 1.0
     e, m = split(u)
@@ -108,7 +111,7 @@ def _log1p_by_table(x: Vector, low: Vector | None = None) -> Vector:
 
 def log2(x: Vector) -> Vector:
     """Return the logarithm to base 2: e + log(m) / log(2), exact for powers of two."""
-    if has_tables(x):
+    if has_log_tables(x):
         return in_registers(binary_log, x)
     e, m = split(x)
     f = m - 1.0
