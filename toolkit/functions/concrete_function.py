@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from itertools import count
 from operator import attrgetter
 from typing import Any, NoReturn
@@ -116,17 +116,19 @@ class ConcreteFunction:
         self.has_placement: bool = distribution is None and any(
             v.placement for v in all_variables
         )
-        # Whether a call without tapes is one call of generated code.
-        self._is_plain: bool = (
-            self._is_unsharded
-            and not all_variables
-            and not self.is_asynchronous
-            and self.executable.program.is_plain
-        )
         self._gradient: Callable[..., Any] | None = None
         self.last_call: int = next(_calls)
         # The calls in Python whose results are the last inputs, if there are any.
         self.host_calls: HostCalls | None = None
+
+    @cached_property
+    def _is_plain(self) -> bool:
+        """Return whether a call without tapes is one call of generated code."""
+        has_variables = self.variables or self.written_variables
+        is_synchronous = self._is_unsharded and not self.is_asynchronous
+        if has_variables or not is_synchronous:
+            return False
+        return bool(self.executable.program.is_plain)
 
     def run_host_calls(
         self, arguments: Sequence[object], call_results: Results

@@ -441,9 +441,9 @@ def _ldexp64(x: Tensor, n: Tensor) -> Tensor:
     n = _clip(n, 3 * _MIN_EXPONENT, 3 * _MAX_EXPONENT)
     for _ in range(2):
         # If this product is rounded, the result is 0: 2 ** 53 shifts its last bit out.
-        small = where(less(n, _MIN_EXPONENT), _MIN_EXPONENT + 53, n)
-        part = minimum(small, _MAX_EXPONENT)
-        x, n = x * _power_of_two(part), n - part
+        raised = where(less(n, _MIN_EXPONENT), _MIN_EXPONENT + 53, n)
+        exponent = minimum(raised, _MAX_EXPONENT)
+        x, n = x * _power_of_two(exponent), n - exponent
     return x * _power_of_two(_clip(n, _MIN_EXPONENT, _MAX_EXPONENT))
 
 

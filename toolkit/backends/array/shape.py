@@ -47,7 +47,7 @@ class Shape(Kernels):
         self._copy_to(out.view(x.dtype), x)
         return out
 
-    def reinterpret(self, x: Array, *, dtype: str, out: Any = None) -> Array:
+    def reinterpret(self, x: Array, *, dtype: str, out: Array | None = None) -> Array:
         """Reinterpret the bits of `x` as another dtype of the same size."""
         return self.bitcast(x, dtype=dtype, out=out)
 

@@ -228,9 +228,9 @@ class _Transform:
         pair = self._take_first((real, imag), count)
         return self._multiply_complex("multiply", pair, (chirps[2], chirps[3]))
 
-    def _cut(self, pair: Any, ranges: Sequence[tuple[int, int, int]]) -> Any:
+    def _cut(self, pair: Pair, ranges: Sequence[tuple[int, int, int]]) -> Pair:
         """Return a range of the last axis of each part: its start, stop and step."""
-        parts = []
+        slices = []
         for x, (first, stop, step) in zip(pair, ranges, strict=True):
             *batch, _ = x.spec.shape
             zeros, ones = (0,) * len(batch), (1,) * len(batch)
@@ -239,14 +239,24 @@ class _Transform:
                 "stop": (*batch, stop),
                 "step": (*ones, step),
             }
-            parts.append(self._bind("slice", x, **bounds))
-        return tuple(parts)
+            slices.append(self._bind("slice", x, **bounds))
+        return slices[0], slices[1]
 
-    def _join(self, parts: Sequence[Any], axis: int) -> Value:
+    def _multiply_parts(self, pair: Pair, factors: Pair) -> Pair:
+        """Return the products of the real parts and of the imaginary parts."""
+        (real, imag), (real_factor, imag_factor) = pair, factors
+        return (
+            self._bind("multiply", real, real_factor),
+            self._bind("multiply", imag, imag_factor),
+        )
+
+    def _join(self, values: Sequence[Value], axis: int) -> Value:
         """Return the concatenation of values along an axis."""
-        return self._bind("concatenate", *parts, axis=axis % parts[0].spec.ndim)
+        return self._bind("concatenate", *values, axis=axis % values[0].spec.ndim)
 
-    def _combine_halves(self, x: Any, y: Any, n: int, sign: int) -> tuple[Value, Value]:
+    def _combine_halves(
+        self, x: Pair, y: Pair, n: int, sign: int
+    ) -> tuple[Value, Value]:
         """Return half of S ± i w D with w = exp(±2 pi i k / n).
 
         S and D are x[k] plus and minus conj(y[k]).
@@ -398,11 +408,12 @@ class _InverseRealTransform(_Transform):
         factors = weights, Constant(np.where(ends, 0, 1).astype(dtype))
         low = self._cut(pair, [(0, half, 1)] * 2)
         high = self._cut(pair, [(half, 0, -1)] * 2)
-        low, high = (
-            tuple(self._bind("multiply", x, y) for x, y in zip(z, factors, strict=True))
-            for z in (low, high)
+        pair = self._combine_halves(
+            self._multiply_parts(low, factors),
+            self._multiply_parts(high, factors),
+            n,
+            1,
         )
-        pair = self._combine_halves(low, high, n, 1)
         real, imag = self._transform_last_axis(pair)
         *batch, _ = real.spec.shape
         columns = [

@@ -14,7 +14,7 @@ from toolkit.backends.array import array_table
 from toolkit.backends.base import Backend
 from toolkit.backends.generator import CodeGenerator
 from toolkit.backends.kernels import Kernel
-from toolkit.backends.memory import Memory
+from toolkit.backends.memory import Array, Memory
 from toolkit.backends.numpy import eager
 from toolkit.backends.numpy.blas import find_blas
 from toolkit.backends.numpy.direct_calls import direct_call
@@ -37,7 +37,7 @@ class ResultMemory(Memory):
 
     def allocators(
         self, specs: Sequence[tuple[tuple[int, ...], str]]
-    ) -> list[Callable[[], Any]]:
+    ) -> list[Callable[[], Array]]:
         """Return functions that allocate results in the buffer pool."""
         return [
             RESULT_POOL.allocator(shape, dtypes.numpy_dtype(dtype))
