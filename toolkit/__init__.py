@@ -76,8 +76,10 @@ _NAMES = {
     "remat": "toolkit.layers.remat",
     "version": "toolkit.release",
 }
-# Modules that complete a class of another module: with operators, with initializers.
+# Modules that complete a class of another module: with operators, with initializers,
+# with the compiled reverse passes of loops.
 _COMPLETING_MODULES = {
+    "toolkit.autodiff.tape": ("toolkit.functions.reverse_programs",),
     "toolkit.ops.symbolic": ("toolkit.ops",),
     "toolkit.core.tensor": ("toolkit.ops",),
     "toolkit.core.variable": ("toolkit.ops", "toolkit.initializers"),

@@ -7,7 +7,7 @@ import pytest
 
 import toolkit as tk
 from toolkit import layers, ops
-from toolkit.functions import reverse_programs
+from toolkit.functions import reverse_programs, tape_keys
 
 
 @pytest.fixture(autouse=True)
@@ -146,7 +146,7 @@ def test_second_order():
 @pytest.mark.parametrize("attribute", [(0.0, -0.0), (1, 1.0), (True, 1)])
 def test_attributes_that_are_equal_but_different(attribute):
     first, second = ({"x": value} for value in attribute)
-    describe = reverse_programs._attributes
+    describe = tape_keys.attributes_key
     assert describe(first) != describe(second)
 
 

@@ -6,7 +6,7 @@ contain it. This module alone reduces gradients of broadcast inputs to the input
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import reduce
 from typing import Any
@@ -16,6 +16,7 @@ from toolkit.compiler.shared_steps import watch_gradients
 from toolkit.console.frames import warn
 from toolkit.core.convert import convert
 from toolkit.core.naming import scopes
+from toolkit.core.recorded_calls import RecordedCall, RecordedPlan
 from toolkit.core.slices import add_slices
 from toolkit.core.tensor import Tensor, state
 from toolkit.core.variable import Variable, unwrap_variable
@@ -24,9 +25,11 @@ from toolkit.ir import Kind, Node, Primitive
 from toolkit.ops.shape import sum_to
 
 # The compiled reverse pass, which `toolkit.functions` adds: it depends on this module.
-reverse_passes: list[Callable[[GradientTape, Any, Any], list[Any] | None]] = []
+# It receives the tape, the targets, the sources, and weights of the targets or None.
+reverse_passes: list[Callable[..., list[Any] | None]] = []
 # Name scope of nodes that a reverse pass traces, inside the scope of the layer.
 _GRADIENT = "gradient"
+_LEAVES = (Tensor, Variable)
 
 
 class GradientTape:
@@ -57,7 +60,8 @@ class GradientTape:
         self._clear()
 
     def _clear(self) -> None:
-        self._nodes: list[Node] = []
+        # Single operations, and calls of replays.
+        self._records: list[Node | RecordedCall] = []
         self._watched: set[Tensor] = set()
         self._reads: dict[Variable, list[Tensor]] = {}
         self._variables: dict[Variable, None] = {}  # in the order of the reads
@@ -153,10 +157,43 @@ class GradientTape:
         if op.vjp is None and op.body is None:
             return
         outputs = outputs if type(outputs) is tuple else (outputs,)
-        self._nodes.append(Node(op, inputs, attrs, outputs))
+        self._records.append(Node(op, inputs, attrs, outputs))
         for y in outputs:
             if y.dtype in dtypes.INEXACT:
                 watched.add(y)
+
+    def record_call(self, plan: RecordedPlan, values: list[Tensor]) -> None:
+        """Record the operations of a replay.
+
+        Args:
+            plan: the operations.
+            values: all values of the call.
+        """
+        if type(self).record is not GradientTape.record:
+            for step in plan.steps():
+                operands = tuple([values[i] for i in step.inputs])
+                outputs = tuple([values[i] for i in step.outputs])
+                self.record(step.op, operands, step.attrs, outputs)
+            return
+        watched = self._watched
+        mask = tuple([x in watched for x in values[: plan.num_leaves]])
+        if True not in mask:
+            return
+        recorded, results = plan.effects(mask)
+        if recorded:
+            self._records.append(RecordedCall(plan, mask, values))
+            watched.update([values[i] for i in results])
+
+    @property
+    def _nodes(self) -> list[Node]:
+        """Return the recorded operations."""
+        nodes: list[Node] = []
+        for entry in self._records:
+            if isinstance(entry, RecordedCall):
+                nodes += entry.nodes()
+            else:
+                nodes.append(entry)
+        return nodes
 
     def stop_recording(self) -> AbstractContextManager[None]:
         """Return a context in which nothing is recorded."""
@@ -201,23 +238,25 @@ class GradientTape:
         self._used = True
         if not self.persistent:
             state.tapes = self._other_tapes()
-        leaves = [unwrap_variable(leaf) for leaf in tree.flatten(sources)]
+        leaves = [unwrap_variable(leaf) for leaf in _flatten(sources)]
         for leaf in leaves:
-            if not isinstance(leaf, (Tensor, Variable)):
+            if not isinstance(leaf, _LEAVES):
                 raise GradientError(
                     "GradientTape.gradient: expected tensors or Variables as sources; "
                     f"received {leaf!r}"
                 )
         watch_gradients(leaf for leaf in leaves if isinstance(leaf, Variable))
-        results = None
+        targets, weights, results = _flatten(target), None, None
         if output_gradients is None:  # otherwise it is a step of a larger gradient
-            _warn_of_integers(target, leaves)
-            for reverse in reverse_passes:
-                results = reverse(self, tree.flatten(target), leaves)
+            _warn_of_integers(targets, leaves)
+        else:
+            is_nested = tree.is_nested(target)
+            weights = _flatten(output_gradients) if is_nested else [output_gradients]
+        for reverse in reverse_passes:
+            if results is None:
+                results = reverse(self, targets, leaves, weights)
         if results is None:
-            gradients = self._start(target, output_gradients)
-            reached = self._backward(gradients, leaves)
-            results = [self._result(reached, leaf) for leaf in leaves]
+            results = self.run_reverse(targets, leaves, weights)
         if unconnected_gradients == "zero":
             results = [
                 ops.zeros(leaf.shape, leaf.dtype) if g is None else g
@@ -225,17 +264,33 @@ class GradientTape:
             ]
         if not self.persistent:
             self._clear()
+        if type(sources) is list and len(sources) == len(results):
+            return results
         return tree.pack_sequence_as(sources, results)
 
-    def _start(self, target: Any, output_gradients: Any) -> dict[Tensor, Any]:
+    def run_reverse(
+        self,
+        targets: Sequence[object],
+        sources: list[object],
+        weights: Sequence[object] | None,
+    ) -> list[Tensor | None]:
+        """Return the gradients of sources by a pass in Python.
+
+        Args:
+            targets: tensors.
+            sources: Variables and tensors.
+            weights: weights of the elements of each target; ones if None.
+        """
+        gradients = self._start(targets, weights)
+        reached = self._backward(gradients, sources)
+        return [self._result(reached, source) for source in sources]
+
+    def _start(
+        self, targets: Sequence[Any], weights: Sequence[object] | None
+    ) -> dict[Tensor, Any]:
         gradients: dict[Tensor, Any] = {}
-        targets = tree.flatten(target)
-        weights = [None] * len(targets)
-        if output_gradients is not None:
-            is_nested = tree.is_nested(target)
-            weights = (
-                tree.flatten(output_gradients) if is_nested else [output_gradients]
-            )
+        if weights is None:
+            weights = [None] * len(targets)
         if len(weights) != len(targets):
             raise GradientError(
                 f"GradientTape.gradient: expected {len(targets)} output gradients, one "
@@ -263,7 +318,7 @@ class GradientTape:
         """Propagate gradients in reverse; return the gradient of each value."""
         keep = set(self._tensors_of(sources))
         reached: dict[Tensor, Any] = {}
-        for node in reversed(list(self._nodes)):
+        for node in reversed(self._nodes):
             gs = [gradients.get(y) for y in node.outputs]
             if all(g is None for g in gs):
                 continue
@@ -404,9 +459,19 @@ def alias(x: Tensor) -> Tensor:
     return ops.reshape(x, x.shape)
 
 
-def _warn_of_integers(target: Any, sources: list[Any]) -> None:
+def _flatten(nest: object) -> list[Any]:
+    """Return the leaves of a nest, which is often a tensor or a list of tensors."""
+    if type(nest) is Tensor:
+        return [nest]
+    if type(nest) is list and all(type(x) in _LEAVES for x in nest):
+        return nest
+    leaves: list[Any] = tree.flatten(nest)
+    return leaves
+
+
+def _warn_of_integers(targets: list[object], sources: list[object]) -> None:
     """Warn if all targets or all sources are integers, which have no gradients."""
-    for label, tensors in (("target", tree.flatten(target)), ("source", sources)):
+    for label, tensors in (("target", targets), ("source", sources)):
         dtypes_of_tensors = [getattr(x, "dtype", None) for x in tensors]
         if dtypes_of_tensors and all(
             map(dtypes.is_integer, filter(None, dtypes_of_tensors))

@@ -46,10 +46,11 @@ class StepFunction:
         for y in node.outputs:
             self._names[y] = f"v{len(self._names)}"
         results = [self._names[y] for y in node.outputs]
-        self._lines.append(f"{', '.join(results)} = {call}")
-        if node.op.body is not None and len(results) == 1:
-            # The first call of a composite returns None.
-            self._lines.append(f"if {results[0]} is None: {results[0]} = {call}")
+        if node.op.body is None:
+            self._lines.append(f"{', '.join(results)} = {call}")
+        else:  # the first call of a composite returns None
+            self._lines += (f"r = {call}", f"if r is None: r = {call}")
+            self._lines += (f"{', '.join(results)} = r",)
         unused = [self._names[x] for x in dead]
         if unused:
             self._lines.append(f"del {', '.join(unused)}")

@@ -19,11 +19,12 @@ from toolkit.backends.kernels import Kernel
 from toolkit.console import frames
 from toolkit.core.masks import mask_of
 from toolkit.core.module_changes import has_foreign_functions, observe_modules
+from toolkit.core.recorded_calls import RecordedPlan
 from toolkit.core.tensor import Tensor, backend, state, wrap_result
 from toolkit.core.trace import Trace
 from toolkit.core.variable import Variable
 from toolkit.errors import ToolkitError
-from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Primitive, Spec
+from toolkit.ir import PRIMITIVES, Graph, Kind, Primitive, Spec
 from toolkit.thread_state import ThreadState, restore_on_error
 from toolkit.type_aliases import Array
 
@@ -99,6 +100,9 @@ class Tape(Protocol):
     ) -> None:
         """Record an operation."""
 
+    def record_call(self, plan: RecordedPlan, values: list[Tensor]) -> None:
+        """Record the operations of a replay."""
+
 
 class Replay:
     """Kernels of a traced call.
@@ -117,7 +121,7 @@ class Replay:
         self._graph: Graph = graph
         self.variables: list[Any] = list(trace.captures)
         self._backend = backend()
-        self._recorded: list[tuple[Kernel, Node]] | None = None
+        self._recorded: RecordedPlan | None = None
         self._is_single = outputs is leaves[0]
         self._pack = tree.make_packer(tree.structure_of(outputs))
         run = self._runner()
@@ -159,52 +163,23 @@ class Replay:
         return run
 
     def run_recorded(self, tensors: Sequence[Tensor], tapes: Sequence[Tape]) -> object:
-        """Return the outputs for tensors, after recording each operation on tapes.
+        """Return the outputs for tensors, after recording the operations on tapes.
 
-        Operations without an effect are recorded, too. Tapes of the Python code and of
-        the replay then have the same compiled reverse pass.
+        Args:
+            tensors: the inputs and the values of the Variables.
+            tapes: the tapes that record.
         """
-        if self._recorded is None:
-            self._recorded = self._plan_nodes()
-        values = dict(zip(self._graph.inputs, tensors, strict=True))
-        constant = values.setdefault
-        for kernel, node in self._recorded:
-            inputs = tuple([constant(x, x) for x in node.inputs])
-            arrays = [x._array for x in inputs]
-            result = state.quietly(kernel, *arrays, **node.attrs)
-            if result is None:  # the first call of a composite
-                result = state.quietly(kernel, *arrays, **node.attrs)
-            outputs = wrap_result(result)
-            for tape in tapes:
-                tape.record(node.op, inputs, node.attrs, outputs)
-            if type(outputs) is tuple:
-                values.update(zip(node.outputs, outputs, strict=True))
-            else:
-                values[node.outputs[0]] = outputs
-        results = [
-            values[y] if y in values else Tensor(np.array(y.constant), y.spec)
-            for y in self._graph.outputs
-        ]
+        plan = self._recorded
+        if plan is None:
+            plan = self._recorded = state.quietly(
+                RecordedPlan, self._backend, self._graph
+            )
+        arrays = state.quietly(plan.run, *[x._array for x in tensors])
+        values = plan.values(tensors, arrays)
+        for tape in tapes:
+            tape.record_call(plan, values)
+        results = plan.outputs(values)
         return results[0] if self._is_single else self._pack(results)
-
-    def _plan_nodes(self) -> list[tuple[Kernel, Node]]:
-        """Return the kernel of each node, and the node."""
-        plan = []
-        for node in self._graph.nodes:
-            specs = [x.spec for x in node.inputs]
-            kernel = self._backend.sized_kernel(node.op, specs, node.attrs)
-            if all(x.constant is not None for x in node.inputs):
-                kernel = _on_copies(kernel)
-            plan.append((kernel, node))
-        return plan
-
-
-def _on_copies(kernel: Kernel) -> Kernel:
-    """Return a kernel of constants whose results share no memory with them.
-
-    Results can be views, and the user can write to the array of a result.
-    """
-    return lambda *arrays, **attrs: kernel(*[x.copy() for x in arrays], **attrs)
 
 
 def _can_be_hot(graph: Graph) -> bool:

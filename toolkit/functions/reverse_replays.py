@@ -1,0 +1,239 @@
+"""Replays of reverse passes: the kernels of a repeated pass, with the same bits.
+
+The first pass for a sequence of operations runs as Python code. The second pass also
+traces this code, and compares the results. Later passes run the kernels of the trace.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from toolkit import settings
+from toolkit.autodiff.tape import GradientTape
+from toolkit.console.frames import is_package_function
+from toolkit.core.replays import (
+    KERNEL_ERRORS,
+    NotReplayable,
+    Replay,
+    make_replay,
+    same_bits,
+)
+from toolkit.core.slices import slices_of
+from toolkit.core.tensor import Tensor
+from toolkit.functions.tape_keys import (
+    CallKey,
+    OperationKey,
+    has_registered_operations,
+    is_possible,
+    reverse_on,
+)
+
+# Replays, keys of calls, and sequences of operations that occurred once.
+_MAX_REPLAYS, _MAX_CALLS, _MAX_PASSES = 512, 2048, 2048
+# Passes before a trace: at first, and after replays were removed. Otherwise sequences
+# that never return would be traced without end.
+_PASSES_BEFORE_TRACE, _PASSES_IF_REMOVED = 1, 31
+
+# The replay of each sequence; None if it has none.
+_replays: dict[Any, ReverseReplay | None] = {}
+# The replay of a call, and the positions of its inputs among the values.
+_calls: dict[Any, tuple[ReverseReplay | None, list[int]]] = {}
+_passes: dict[Any, int] = {}
+_has_removed = False
+_lock = threading.Lock()
+
+
+def clear() -> None:
+    """Remove all replays: a setting has changed."""
+    global _replays, _calls, _has_removed
+    _replays, _calls = {}, {}
+    _passes.clear()
+    _has_removed = False
+
+
+settings.on_change(clear)
+
+
+def count() -> int:
+    """Return the number of replays."""
+    return sum(replay is not None for replay in _replays.values())
+
+
+class ReverseReplay:
+    """Kernels of a reverse pass.
+
+    Args:
+        replay: the kernels, for the arrays of all values; None if there are none.
+        plan: for each source None, the position of a value, or a negative number: -1
+            for the first result of the kernels.
+    """
+
+    def __init__(self, replay: Replay | None, plan: list[int | None]) -> None:
+        self._replay, self._plan = replay, plan
+
+    def run(self, values: Sequence[Tensor]) -> list[Tensor | None]:
+        """Return the gradient of each source.
+
+        Args:
+            values: all values.
+        """
+        results: Any = ()
+        if self._replay is not None:
+            results = self._replay.run(*[x._array for x in values])
+        return [
+            None if i is None else values[i] if i >= 0 else results[-1 - i]
+            for i in self._plan
+        ]
+
+
+def reverse(
+    tape: GradientTape,
+    targets: list[Tensor],
+    sources: list[object],
+    weights: list[Tensor] | None,
+) -> list[Tensor | None] | None:
+    """Return the gradient of each source by a replay, or by a pass that is traced.
+
+    Args:
+        tape: a tape that has recorded the targets.
+        targets: tensors, whose sum is differentiated.
+        sources: Variables and tensors.
+        weights: weights of the elements of each target; ones if None.
+
+    Returns:
+        The gradients, each None or a tensor; or None if the caller computes them.
+    """
+    if not is_possible(tape, targets):
+        return None
+    if weights is not None and not _fit(weights, targets):
+        return None
+    calls = _calls
+    try:
+        call = CallKey(tape, targets, sources, weights)
+        cached = calls.get(call.key)
+    except TypeError:  # an attribute is not hashable, such as a graph
+        return None
+    if cached is None:
+        record = OperationKey(tape, targets, sources, weights)
+        if record.key not in _replays:
+            return _run_new(tape, record, targets, sources, weights)
+        positions = [call.positions[x] for x in record.values]
+        if len(calls) >= _MAX_CALLS:
+            calls.clear()
+        cached = calls[call.key] = _replays[record.key], positions
+    replay, positions = cached
+    if replay is None:
+        return None
+    values = call.values
+    try:
+        return replay.run([values[i] for i in positions])
+    except KERNEL_ERRORS:  # the pass in Python raises it with an explanation
+        return None
+
+
+def _fit(weights: Sequence[object], targets: Sequence[Tensor]) -> bool:
+    """Return whether weights need no conversion."""
+    if len(weights) != len(targets):
+        return False
+    for g, y in zip(weights, targets, strict=True):
+        if type(g) is not Tensor or type(g._array) is not np.ndarray:
+            return False
+        if g._dtype != y._dtype or g._array.shape != y._array.shape:
+            return False
+    return True
+
+
+def _run_new(
+    tape: GradientTape,
+    record: OperationKey,
+    targets: list[Tensor],
+    sources: list[object],
+    weights: list[Tensor] | None,
+) -> list[Tensor | None] | None:
+    """Note a pass without a replay. At the second pass run it, and create a replay."""
+    global _has_removed
+    replays, number = _replays, _passes.get(record.key, 0)
+    if number < (_PASSES_IF_REMOVED if _has_removed else _PASSES_BEFORE_TRACE):
+        if not number and len(_passes) >= _MAX_PASSES:
+            _passes.clear()
+        _passes[record.key] = number + 1
+        return None
+    results: list[Tensor | None] = tape.run_reverse(targets, sources, weights)
+    with _lock:
+        if len(replays) >= _MAX_REPLAYS:
+            replays.clear()
+            _calls.clear()
+            _has_removed = True
+        replays[record.key] = _replay_of(tape, record, results)
+        _passes.pop(record.key, None)
+    return results
+
+
+def _replay_of(
+    tape: GradientTape, record: OperationKey, results: Sequence[Tensor | None]
+) -> ReverseReplay | None:
+    """Return the replay of a pass; None if its results can differ.
+
+    Args:
+        tape: the tape.
+        record: the key of the operations.
+        results: the gradients.
+    """
+    values = record.values
+    if not all(type(x) is Tensor and type(x._array) is np.ndarray for x in values):
+        return None
+    if not (has_registered_operations(tape) and _has_package_rules(tape)):
+        return None
+    plan: list[int | None] = []
+
+    def compute(*inputs: Tensor) -> list[Tensor]:
+        outputs = list[Tensor]()
+        plan.clear()
+        positions = {x: i for i, x in enumerate(inputs)}
+        for g in reverse_on(tape, record, inputs):
+            if g is not None and slices_of(g):
+                raise NotReplayable  # its rows are not outputs
+            if g is None:
+                plan.append(None)
+            elif g in positions:
+                plan.append(positions[g])
+            else:
+                outputs.append(g)
+                plan.append(-len(outputs))
+        if not outputs:
+            raise _NoKernels
+        return outputs
+
+    try:
+        replay = make_replay("gradient", compute, [x.spec for x in values])
+    except _NoKernels:
+        return ReverseReplay(None, plan)
+    if replay is None or replay.variables:
+        return None
+    checked = ReverseReplay(replay, plan)
+    try:
+        repeated = checked.run(values)
+    except KERNEL_ERRORS:
+        return None
+    return checked if all(map(_is_same, results, repeated)) else None
+
+
+class _NoKernels(Exception):
+    """Error raised for a pass whose results are all values of the tape."""
+
+
+def _is_same(a: Tensor | None, b: Tensor | None) -> bool:
+    return a is b if a is None or b is None else same_bits(a, b)
+
+
+def _has_package_rules(tape: GradientTape) -> bool:
+    """Return whether all gradients of the operations are code of this package."""
+    rules: list[Any] = []
+    for node in tape._nodes:
+        vjp = node.op.vjp
+        rules += vjp if isinstance(vjp, tuple) else (vjp, node.op.body)
+    return all(is_package_function(rule) for rule in rules if rule is not None)
