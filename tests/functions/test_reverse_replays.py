@@ -197,12 +197,35 @@ def test_code_of_a_user_runs_in_each_pass():
     assert len(calls) == 5 and reverse_replays.count() == 0
 
 
-def test_rows_of_a_table_stay_sparse():
-    table, weights = tk.Variable(tensor(5000, 8)), tensor(3, 8)
-    for _ in range(4):
+@pytest.mark.parametrize("extent", [20, 5000])
+def test_rows_of_a_table_stay_sparse(extent):
+    table = tk.Variable(tensor(extent, 8))
+    for step in range(5):
+        weights = tensor(3, 8, seed=step)
         with tk.GradientTape() as tape:
             rows = ops.take(table, [1, 4, 4], axis=0)
-        assert slices_of(tape.gradient(rows, table, weights))
+        g = tape.gradient(rows, table, weights)
+        (slices,) = slices_of(g)
+        assert slices.indices.numpy().tolist() == [1, 4, 4]
+        np.testing.assert_array_equal(slices.values.numpy(), weights.numpy())
+        expected = np.zeros((extent, 8), "float32")
+        np.add.at(expected, [1, 4, 4], weights.numpy())
+        np.testing.assert_allclose(g.numpy(), expected, rtol=1e-6)
+    assert reverse_replays.count() == (extent == 20)
+
+
+def test_sums_of_slices():
+    table = tk.Variable(tensor(20, 2))
+    for _ in range(5):
+        with tk.GradientTape() as tape:
+            rows = ops.take(table, [1, 2], axis=0) * ops.take(table, [2, 3], axis=0)
+        g = tape.gradient(rows, table, ops.ones((2, 2)))
+        assert len(slices_of(g)) == 2
+        t, expected = table.numpy(), np.zeros((20, 2), "float32")
+        np.add.at(expected, [1, 2], t[[2, 3]])
+        np.add.at(expected, [2, 3], t[[1, 2]])
+        np.testing.assert_allclose(g.numpy(), expected, rtol=1e-6)
+    assert reverse_replays.count() == 1
 
 
 def test_results_can_be_changed():

@@ -84,7 +84,7 @@ class GradientTape:
         Args:
             tensor: a tensor, or a nest of tensors.
         """
-        for leaf in map(unwrap_variable, tree.flatten(tensor)):
+        for leaf in map(unwrap_variable, _flatten(tensor)):
             if isinstance(leaf, Variable):
                 self._variables[leaf] = None
                 leaf.read()
@@ -238,20 +238,15 @@ class GradientTape:
         self._used = True
         if not self.persistent:
             state.tapes = self._other_tapes()
-        leaves = [unwrap_variable(leaf) for leaf in _flatten(sources)]
-        for leaf in leaves:
-            if not isinstance(leaf, _LEAVES):
-                raise GradientError(
-                    "GradientTape.gradient: expected tensors or Variables as sources; "
-                    f"received {leaf!r}"
-                )
+        leaves = _flatten_sources(sources)
         watch_gradients(leaf for leaf in leaves if isinstance(leaf, Variable))
         targets, weights, results = _flatten(target), None, None
         if output_gradients is None:  # otherwise it is a step of a larger gradient
             _warn_of_integers(targets, leaves)
+        elif type(target) is Tensor or not tree.is_nested(target):
+            weights = [output_gradients]
         else:
-            is_nested = tree.is_nested(target)
-            weights = _flatten(output_gradients) if is_nested else [output_gradients]
+            weights = _flatten(output_gradients)
         for reverse in reverse_passes:
             if results is None:
                 results = reverse(self, targets, leaves, weights)
@@ -469,8 +464,24 @@ def _flatten(nest: object) -> list[Any]:
     return leaves
 
 
+def _flatten_sources(nest: object) -> list[Any]:
+    """Return the tensors and Variables in a nest."""
+    leaves = _flatten(nest)
+    if leaves is not nest and type(nest) is not Tensor:
+        leaves = list(map(unwrap_variable, leaves))
+        for leaf in leaves:
+            if not isinstance(leaf, _LEAVES):
+                raise GradientError(
+                    "GradientTape.gradient: expected tensors or Variables as sources; "
+                    f"received {leaf!r}"
+                )
+    return leaves
+
+
 def _warn_of_integers(targets: list[object], sources: list[object]) -> None:
     """Warn if all targets or all sources are integers, which have no gradients."""
+    if _has_float(targets) and _has_float(sources):
+        return
     for label, tensors in (("target", targets), ("source", sources)):
         dtypes_of_tensors = [getattr(x, "dtype", None) for x in tensors]
         if dtypes_of_tensors and all(
@@ -481,6 +492,11 @@ def _warn_of_integers(targets: list[object], sources: list[object]) -> None:
                 f"a {label} of {dtypes_of_tensors[0]}, which gives None"
             )
             return
+
+
+def _has_float(tensors: list[Any]) -> bool:
+    """Return whether the first tensor has a gradient."""
+    return bool(tensors) and getattr(tensors[0], "dtype", None) in dtypes.INEXACT
 
 
 def add_all(gradients: list[Any]) -> Any:

@@ -13,10 +13,11 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.backends.base import Backend
-from toolkit.backends.kernels import Kernel
+from toolkit.backends.composites import CompositeKernel, KernelSequence
+from toolkit.backends.kernels import DirectCall, Kernel
 from toolkit.backends.step_function import StepFunction
 from toolkit.core.tensor import Tensor
-from toolkit.ir import Graph, Node, Primitive
+from toolkit.ir import Graph, Node, Primitive, Value
 
 
 class _Step(NamedTuple):
@@ -61,14 +62,25 @@ class RecordedPlan:
             for node in graph.nodes
         ]
         self._outputs = [(indices.get(y, -1), y) for y in graph.outputs]
-        arrays = {x: backend.memory.asarray(x.constant) for x in constants}
-        function = StepFunction(graph.inputs, arrays)
-        for node in graph.nodes:
-            function.add(_recorded_kernel(backend, node), node, ())
+        self._backend, self._graph, self._results = backend, graph, results
         # A function of the arrays of the inputs, which returns the arrays of results.
-        self.run: Callable[..., Any] = function.write(results)
+        self.run: Callable[..., Any]
+        self.compile()
         self._is_single = len(results) == 1
         self._effects: dict[tuple[bool, ...], tuple[list[_Step], list[int]]] = {}
+
+    def compile(self, is_hot: bool = False) -> None:
+        """Set `run`.
+
+        Args:
+            is_hot: whether many calls follow, so that generated code is worthwhile.
+        """
+        asarray = self._backend.memory.asarray
+        arrays: dict[Value, Any] = {x: asarray(x.constant) for x in self._constants}
+        function = StepFunction(self._graph.inputs, arrays)
+        for node in self._graph.nodes:
+            function.add(_recorded_kernel(self._backend, node, is_hot), node, ())
+        self.run = function.write(self._results)
 
     def values(self, inputs: Sequence[Tensor], arrays: object) -> list[Tensor]:
         """Return all values.
@@ -151,14 +163,20 @@ class RecordedCall(NamedTuple):
             )
 
 
-def _recorded_kernel(backend: Backend, node: Node) -> Kernel:
+def _recorded_kernel(backend: Backend, node: Node, is_hot: bool) -> Kernel:
     """Return the kernel of a node. Its results share no memory with constants.
 
     Results can be views, and the user can write to the array of a result.
     """
-    kernel: Kernel = backend.sized_kernel(
-        node.op, [x.spec for x in node.inputs], node.attrs
-    )
+    specs = [x.spec for x in node.inputs]
+    kernel: Kernel | None = None
+    if is_hot:
+        kernel = backend.hot_kernel(node.op, specs, node.attrs)
+    if kernel is None:
+        kernel = backend.sized_kernel(node.op, specs, node.attrs)
+    if isinstance(kernel, CompositeKernel):
+        body = kernel.body(specs, node.attrs)
+        kernel = DirectCall(KernelSequence(backend, body, is_hot).run)
     if not all(x.constant is not None for x in node.inputs):
         return kernel
     return lambda *arrays, **attrs: kernel(*[x.copy() for x in arrays], **attrs)

@@ -38,6 +38,7 @@ _MAX_CONSTANTS = 4096
 _HOT_CALLS = 128
 _MOVING = (Kind.MOVE, Kind.INDEX, Kind.SORT, Kind.RANDOM)
 _CONTROL = (Kind.CONTROL, Kind.COLLECTIVE)
+_ndarray = np.ndarray  # found without the module
 # Errors of kernels. The Python code raises them again, with an explanation.
 KERNEL_ERRORS = (TypeError, ValueError, AttributeError, RuntimeError, ToolkitError)
 
@@ -122,7 +123,9 @@ class Replay:
         self.variables: list[Any] = list(trace.captures)
         self._backend = backend()
         self._recorded: RecordedPlan | None = None
+        self._num_recorded = 0
         self._is_single = outputs is leaves[0]
+        self._is_list = type(outputs) is list and len(outputs) == len(leaves)
         self._pack = tree.make_packer(tree.structure_of(outputs))
         run = self._runner()
         # Returns the outputs for the arrays of the inputs and Variables.
@@ -137,7 +140,7 @@ class Replay:
         specs = [y.spec for y in self._graph.outputs]
         if self._is_single:
             return _single_runner(function, specs[0])
-        return self._nest_runner(function, len(specs) > 1)
+        return self._nest_runner(function, specs)
 
     def _counting(self, run: Callable[..., object]) -> Callable[..., object]:
         """Return a function that gets kernels for many calls after many calls."""
@@ -150,9 +153,24 @@ class Replay:
 
         return run_and_count
 
-    def _nest_runner(self, function: Kernel, is_tuple: bool) -> Callable[..., object]:
+    def _nest_runner(
+        self, function: Kernel, specs: list[Spec]
+    ) -> Callable[..., object]:
         """Return a function of arrays that returns the nest of the outputs."""
+        is_tuple = len(specs) > 1
         pack = self._pack
+
+        def run_flat(*arrays: Array) -> object:
+            results = state.quietly(function, *arrays)
+            return [
+                Tensor(x, spec) if type(x) is _ndarray else wrap_result(x)
+                for x, spec in zip(
+                    results if is_tuple else (results,), specs, strict=True
+                )
+            ]
+
+        if self._is_list:
+            return run_flat
 
         def run(*arrays: Array) -> object:
             results = state.quietly(function, *arrays)
@@ -174,6 +192,9 @@ class Replay:
             plan = self._recorded = state.quietly(
                 RecordedPlan, self._backend, self._graph
             )
+        self._num_recorded += 1
+        if self._num_recorded == _HOT_CALLS and _can_be_hot(self._graph):
+            state.quietly(plan.compile, True)
         arrays = state.quietly(plan.run, *[x._array for x in tensors])
         values = plan.values(tensors, arrays)
         for tape in tapes:

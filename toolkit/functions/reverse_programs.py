@@ -7,12 +7,13 @@ program for this sequence of operations, and later gradients find the program by
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeAlias
 
 from toolkit import settings
 from toolkit.autodiff import tape as tapes
 from toolkit.autodiff.tape import GradientTape
+from toolkit.backends import devices
 from toolkit.core.slices import slices_of
 from toolkit.core.tensor import Tensor
 from toolkit.core.trace import Trace
@@ -41,7 +42,7 @@ _MAX_CALLS = 256
 _programs: dict[Any, ConcreteFunction | None] = {}
 # The program of a call, and the positions of its arguments among the values.
 _Cached: TypeAlias = tuple[Callable[..., Any] | None, list[int]]
-_calls: dict[Any, _Cached] = {}
+_calls: dict[Hashable, _Cached] = {}
 _lock = threading.Lock()
 _misses = 0
 
@@ -56,11 +57,21 @@ def clear() -> None:
     global _misses
     with _lock:
         _programs.clear()
-        _calls.clear()
         _misses = 0
+    _forget_calls()
 
 
-settings.on_change(_calls.clear)
+def _forget_calls() -> None:
+    """Remove the keys of calls: a setting or a backend has changed.
+
+    A thread that finds a program at this moment adds it to the removed keys.
+    """
+    global _calls
+    _calls = {}
+
+
+settings.on_change(_forget_calls)
+devices.on_backend_change(_forget_calls)
 
 
 def reverse(
@@ -88,13 +99,14 @@ def reverse(
         return None
     if not is_possible(tape, targets):
         return None
+    calls = _calls
     try:
         call = CallKey(tape, targets, sources)
-        cached = _calls.get(call.key)
+        cached = calls.get(call.key)
     except TypeError:  # an attribute is not hashable, such as a graph
         return None
     if cached is None:
-        cached = _find(tape, call, targets, sources)
+        cached = _find(calls, tape, call, targets, sources)
     elif cached[0] is not None:
         _misses = 0
     run, positions = cached
@@ -106,6 +118,7 @@ def reverse(
 
 
 def _find(
+    calls: dict[Hashable, _Cached],
     tape: GradientTape,
     call: CallKey,
     targets: Sequence[Tensor],
@@ -123,9 +136,9 @@ def _find(
     run = None if program is None else program.call
     cached = run, [call.positions[x] for x in record.values]
     if record.key in _programs:
-        if len(_calls) >= _MAX_CALLS:
-            _calls.clear()
-        _calls[call.key] = cached
+        if len(calls) >= _MAX_CALLS:
+            calls.clear()
+        calls[call.key] = cached
     return cached
 
 

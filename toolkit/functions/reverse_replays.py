@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from toolkit.core.replays import (
     make_replay,
     same_bits,
 )
-from toolkit.core.slices import slices_of
+from toolkit.core.slices import IndexedSlices, slices_of
 from toolkit.core.tensor import Tensor
 from toolkit.functions.tape_keys import (
     CallKey,
@@ -32,6 +32,8 @@ from toolkit.functions.tape_keys import (
     reverse_on,
 )
 
+# Elements of the largest gradient that is the sum of slices. Larger ones are lazy.
+_MAX_DENSE = 4096
 # Replays, keys of calls, and sequences of operations that occurred once.
 _MAX_REPLAYS, _MAX_CALLS, _MAX_PASSES = 512, 2048, 2048
 # Passes before a trace: at first, and after replays were removed. Otherwise sequences
@@ -63,16 +65,27 @@ def count() -> int:
     return sum(replay is not None for replay in _replays.values())
 
 
+class _Gradient(NamedTuple):
+    """Indices of the tensors of a gradient.
+
+    An index is the position of a value, or a negative number: -1 for the first result
+    of the kernels.
+    """
+
+    total: int
+    # The indices and the values of each of its slices.
+    slices: tuple[tuple[int, int], ...] = ()
+
+
 class ReverseReplay:
     """Kernels of a reverse pass.
 
     Args:
         replay: the kernels, for the arrays of all values; None if there are none.
-        plan: for each source None, the position of a value, or a negative number: -1
-            for the first result of the kernels.
+        plan: the gradient of each source, or None.
     """
 
-    def __init__(self, replay: Replay | None, plan: list[int | None]) -> None:
+    def __init__(self, replay: Replay | None, plan: list[_Gradient | None]) -> None:
         self._replay, self._plan = replay, plan
 
     def run(self, values: Sequence[Tensor]) -> list[Tensor | None]:
@@ -84,10 +97,22 @@ class ReverseReplay:
         results: Any = ()
         if self._replay is not None:
             results = self._replay.run(*[x._array for x in values])
-        return [
-            None if i is None else values[i] if i >= 0 else results[-1 - i]
-            for i in self._plan
-        ]
+        gradients = list[Tensor | None]()
+        for gradient in self._plan:
+            if gradient is None:
+                gradients.append(None)
+                continue
+            i, slices = gradient
+            total = values[i] if i >= 0 else results[-1 - i]
+            if slices:
+                total._slices = tuple(
+                    IndexedSlices(
+                        *[values[j] if j >= 0 else results[-1 - j] for j in pair]
+                    )
+                    for pair in slices
+                )
+            gradients.append(total)
+        return gradients
 
 
 def reverse(
@@ -188,22 +213,25 @@ def _replay_of(
         return None
     if not (has_registered_operations(tape) and _has_package_rules(tape)):
         return None
-    plan: list[int | None] = []
+    plan: list[_Gradient | None] = []
 
     def compute(*inputs: Tensor) -> list[Tensor]:
         outputs = list[Tensor]()
-        plan.clear()
         positions = {x: i for i, x in enumerate(inputs)}
+
+        def locate(x: Tensor) -> int:
+            if x not in positions:
+                outputs.append(x)
+                positions[x] = -len(outputs)
+            return positions[x]
+
+        plan.clear()
         for g in reverse_on(tape, record, inputs):
-            if g is not None and slices_of(g):
-                raise NotReplayable  # its rows are not outputs
-            if g is None:
-                plan.append(None)
-            elif g in positions:
-                plan.append(positions[g])
-            else:
-                outputs.append(g)
-                plan.append(-len(outputs))
+            slices = () if g is None else slices_of(g)
+            if slices and (g in positions or g.size > _MAX_DENSE):
+                raise NotReplayable
+            pairs = tuple((locate(s.indices), locate(s.values)) for s in slices)
+            plan.append(None if g is None else _Gradient(locate(g), pairs))
         if not outputs:
             raise _NoKernels
         return outputs
@@ -222,12 +250,20 @@ def _replay_of(
     return checked if all(map(_is_same, results, repeated)) else None
 
 
+def _as_tensor(x: Tensor) -> Tensor:
+    """Return a tensor whose data may be deferred as a plain tensor."""
+    return Tensor(x._array, x.spec)
+
+
 class _NoKernels(Exception):
     """Error raised for a pass whose results are all values of the tape."""
 
 
 def _is_same(a: Tensor | None, b: Tensor | None) -> bool:
-    return a is b if a is None or b is None else same_bits(a, b)
+    if a is None or b is None:
+        return a is b
+    slices = slices_of(a), slices_of(b)
+    return same_bits(_as_tensor(a), b) and same_bits(*slices)
 
 
 def _has_package_rules(tape: GradientTape) -> bool:

@@ -23,7 +23,8 @@ class CallKey:
     """Key of the records of a tape, of its targets, its sources and their weights.
 
     A replay is one record. So it takes little time, but the first calls of a function
-    have another key. `OperationKey` describes the same operations in all calls.
+    have another key. `OperationKey` describes the same operations in all calls. The key
+    is valid until a setting changes.
 
     Args:
         tape: a tape.
@@ -72,8 +73,6 @@ class CallKey:
             ),
             weights is None or tuple(map(position, weights)),
             tuple(self._items),
-            backend(),
-            placement(),
         )
 
     def _add_call(self, call: RecordedCall) -> None:
@@ -216,11 +215,14 @@ def is_possible(tape: GradientTape, targets: Sequence[object]) -> bool:
         return False
     if state.marks or device_memories or distribution_context.current() is not None:
         return False
-    if type(tape)._pull_back is not GradientTape._pull_back:
+    if type(tape) is not GradientTape and (
+        type(tape)._pull_back is not GradientTape._pull_back
+    ):
         return False  # it observes the pass
-    if not 0 < len(tape._records) <= MAX_NODES:
-        return False
-    return all(type(y) is Tensor and dtypes.is_float(y._dtype) for y in targets)
+    for y in targets:
+        if type(y) is not Tensor or y._dtype not in dtypes.FLOATS:
+            return False
+    return 0 < len(tape._records) <= MAX_NODES
 
 
 def has_registered_operations(tape: GradientTape) -> bool:
