@@ -5,6 +5,7 @@ Sizes have an index: 0 for about 32 elements, 1 for about 1e5, 2 for about 1e7.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -151,8 +152,13 @@ def nothing(size):
     return ()
 
 
+@cache
 def find(module, name):
-    """Return a function of torch or NumPy, also from their modules of functions."""
+    """Return a function of torch or NumPy, also from their modules of functions.
+
+    It is cached: a call must not contain the search, which takes longer in a module
+    with a `__getattr__`.
+    """
     spaces = [module, getattr(module, "special", None)]
     spaces.append(getattr(getattr(module, "nn", None), "functional", None))
     for space in spaces:
