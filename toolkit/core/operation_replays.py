@@ -327,7 +327,7 @@ def _replay_of(
 
     tensors = _tensors_of(args, kwargs, PendingKey.last_drawn)
     replay = make_replay(function.__name__, call, [x.spec for x in tensors])
-    if replay is None or replay.variables:
+    if replay is None or replay.variables or replay.written:
         return None
     try:
         repeated = replay.run(*[x._array for x in tensors])

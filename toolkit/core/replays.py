@@ -113,19 +113,25 @@ class Replay:
         outputs: the nest of tensors that the call returned.
 
     Raises:
-        NotReplayable: if the call does more than to compute its outputs.
+        NotReplayable: if the call does more than to compute its outputs, and the values
+            of Variables.
     """
 
     def __init__(self, trace: ReplayTrace, outputs: object) -> None:
         leaves: list[object] = tree.flatten(outputs)
-        graph = _checked_graph(trace, leaves)
+        graph = _checked_graph(trace, [*leaves, *trace.writes.values()])
         self._graph: Graph = graph
         self.variables: list[Any] = list(trace.captures)
+        # The Variables to assign. If there are any, `run` returns a list: the leaves of
+        # the outputs, and the values of the Variables. See `split`.
+        self.written: list[Any] = list(trace.writes)
+        self._num_leaves = len(leaves)
         self._backend = backend()
         self._recorded: RecordedPlan | None = None
         self._num_recorded = 0
-        self._is_single = outputs is leaves[0]
-        self._is_list = type(outputs) is list and len(outputs) == len(leaves)
+        self._is_single = outputs is leaves[0] and not self.written
+        is_flat = type(outputs) is list and len(outputs) == len(leaves)
+        self._is_list = is_flat or bool(self.written)
         self._pack = tree.make_packer(tree.structure_of(outputs))
         run = self._runner()
         # Returns the outputs for the arrays of the inputs and Variables.
@@ -200,7 +206,18 @@ class Replay:
         for tape in tapes:
             tape.record_call(plan, values)
         results = plan.outputs(values)
+        if self._is_list:
+            return results
         return results[0] if self._is_single else self._pack(results)
+
+    def split(self, results: list[Tensor]) -> tuple[object, list[Tensor]]:
+        """Return the nest of outputs, and the values of the written Variables.
+
+        Args:
+            results: the result of `run` or `run_recorded` with written Variables.
+        """
+        count = self._num_leaves
+        return self._pack(results[:count]), results[count:]
 
 
 def _can_be_hot(graph: Graph) -> bool:
@@ -231,12 +248,12 @@ def _checked_graph(trace: ReplayTrace, leaves: list[object]) -> Graph:
     Raises:
         NotReplayable: an output is not new, or the call has side effects.
     """
-    if trace.reads_values or trace.writes or trace.has_created or not leaves:
+    if trace.reads_values or trace.has_created or len(leaves) == len(trace.writes):
         raise NotReplayable
     outputs = [y for y in leaves if type(y) is Tensor and mask_of(y) is None]
     if len(outputs) != len(leaves):
         raise NotReplayable
-    for source in trace.captures:
+    for source in (*trace.captures, *trace.writes):
         if type(source) is not Variable or source.placement is not None:
             raise NotReplayable
     graph = trace.finish(outputs)

@@ -240,7 +240,7 @@ def _replay_of(
         replay = make_replay("gradient", compute, [x.spec for x in values])
     except _NoKernels:
         return ReverseReplay(None, plan)
-    if replay is None or replay.variables:
+    if replay is None or replay.variables or replay.written:
         return None
     checked = ReverseReplay(replay, plan)
     try:

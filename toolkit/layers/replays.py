@@ -35,6 +35,7 @@ from toolkit.layers.containers import CONTAINERS, items_of
 from toolkit.layers.tracking import StateOwner, with_losses
 from toolkit.layers.walks import last_revision
 from toolkit.ops.symbolic import FunctionOperation
+from toolkit.random.seeds import SeedGenerator
 from toolkit.type_aliases import Array
 
 if TYPE_CHECKING:
@@ -135,6 +136,9 @@ class LayerReplays:
             return None
         training = key[2]
         arguments = {} if training is None else {"training": training}
+        values: dict[Variable, Tensor] = {}
+        if key in self._seen:
+            values = _read_variables(layer)
         active.is_inner = True
         try:
             outputs = layer(x, **arguments)
@@ -143,7 +147,7 @@ class LayerReplays:
         if key in self._seen:
             self._seen.discard(key)
             self._num_traces += 1
-            self._calls[key] = _replay_of(layer, x, arguments, outputs)
+            self._calls[key] = _replay_of(layer, x, arguments, outputs, values)
         else:
             if len(self._seen) >= _MAX_CALLS:
                 self._seen.clear()
@@ -167,8 +171,10 @@ class LayerReplay:
         self._replay = replay
         self._parts = parts
         self._variables = [weakref.ref(v) for v in replay.variables]
+        self._written = [weakref.ref(v) for v in replay.written]
         self._locks = Locks(set(replay.variables))
         replay.variables.clear()
+        replay.written.clear()
         is_mixed = any(layer._autocast_dtype for layer in layers)
         # Whether each Variable is cast; None: no layer casts any.
         self._autocasts = self._are_cast() if is_mixed else None
@@ -189,6 +195,8 @@ class LayerReplay:
             if not self._parts.are_unchanged():
                 return False
             self._revision = revision
+        if not self._parts.have_states():
+            return False
         if self._autocasts is not None and self._are_cast() != self._autocasts:
             return False
         return settings.version() == self._settings
@@ -215,12 +223,44 @@ class LayerReplay:
             if not all(map(accepts_replays, tapes)):
                 return None
             tensors = [x, *(v.read() for v in variables)]
-            return self._replay.run_recorded(tensors, tapes)
-        mark = self._shared_mark
-        arrays = [v._tensor._array for v in variables]
-        if changes.mark is not mark:  # compare it after the reads, for other threads
-            arrays = self._share_variables(variables)
-        return self._replay.run(x._array, *arrays)
+            results = self._replay.run_recorded(tensors, tapes)
+        else:
+            mark = self._shared_mark
+            arrays = [v._tensor._array for v in variables]
+            if changes.mark is not mark:  # after the reads, for other threads
+                arrays = self._share_variables(variables)
+            results = self._replay.run(x._array, *arrays)
+        return self._assign(results) if self._written else results
+
+    def _assign(self, results: Any) -> object:
+        """Assign the values of the written Variables, and return the outputs."""
+        outputs, values = self._replay.split(results)
+        for reference, value in zip(self._written, values, strict=True):
+            variable = reference()
+            if variable is not None:
+                variable.assign(value)
+        return outputs
+
+    def repeats(
+        self, x: Tensor, outputs: object, values: dict[Variable, Tensor]
+    ) -> bool:
+        """Return whether the kernels repeat a call of the Python code, bit for bit.
+
+        Args:
+            x: the only tensor argument of the call.
+            outputs: the outputs of the Python code.
+            values: the values of the Variables before the call.
+        """
+        reads = [values[v] if v in values else v.read() for v in self._live_variables()]
+        results: Any = self._replay.run(x._array, *[y._array for y in reads])
+        if not self._written:
+            return same_bits(outputs, results)
+        variables = [reference() for reference in self._written]
+        if not values.keys() >= set(variables):
+            return False  # a Variable that the layer does not own
+        repeated, written = self._replay.split(results)
+        current = [v.read() for v in variables if v is not None]
+        return same_bits(outputs, repeated) and same_bits(current, written)
 
     def _share_variables(self, variables: list[Variable]) -> list[Array]:
         """Return the arrays of the Variables. From now on no step overwrites them."""
@@ -268,6 +308,8 @@ class _Parts(NamedTuple):
     """
 
     revisions: list[tuple[weakref.ref[Layer], int]]
+    # The generators of random numbers, and their states.
+    generators: list[tuple[weakref.ref[SeedGenerator], weakref.ref[Variable]]]
 
     def are_unchanged(self) -> bool:
         """Return whether no attribute of a layer has changed."""
@@ -277,9 +319,21 @@ class _Parts(NamedTuple):
                 return False
         return True
 
+    def have_states(self) -> bool:
+        """Return whether the generators have the same Variables."""
+        for reference, state_reference in self.generators:
+            generator = reference()
+            if generator is None or generator.state is not state_reference():
+                return False
+        return True
+
 
 def _replay_of(
-    layer: Layer, x: Tensor, arguments: dict[str, bool], outputs: object
+    layer: Layer,
+    x: Tensor,
+    arguments: dict[str, bool],
+    outputs: object,
+    values: dict[Variable, Tensor],
 ) -> LayerReplay | None:
     """Return the replay of a call; None if it needs the Python code.
 
@@ -288,11 +342,20 @@ def _replay_of(
         x: the only tensor argument.
         arguments: the other arguments.
         outputs: the outputs of the Python code.
+        values: the values of the Variables before the call.
     """
     layers = _find_parts(layer)
     if layers is None or any(part in with_losses for part in layers):
         return None
-    parts = _Parts([(weakref.ref(part), part._revision) for part in layers])
+    parts = _Parts(
+        [(weakref.ref(owner), owner._revision) for owner in layers],
+        [
+            (weakref.ref(value), weakref.ref(value.state))
+            for owner in layers
+            for value in _read_values(owner)
+            if isinstance(value, SeedGenerator)
+        ],
+    )
     version = settings.version()
     replay = make_replay(layer.name, lambda x: layer(x, **arguments), [x.spec])
     if replay is None or not parts.are_unchanged():
@@ -300,10 +363,9 @@ def _replay_of(
     checked = LayerReplay(replay, parts, layers, version)
     with state.override(tapes=()):
         try:
-            repeated = checked.run(x)
+            return checked if checked.repeats(x, outputs, values) else None
         except KERNEL_ERRORS:
             return None
-    return checked if same_bits(outputs, repeated) else None
 
 
 def _find_parts(layer: Layer) -> list[Layer] | None:
@@ -351,6 +413,15 @@ def _is_package_method(method: object) -> bool:
     if isinstance(method, MethodType):
         method = method.__func__
     return is_package_function(method)
+
+
+def _read_variables(layer: Layer) -> dict[Variable, Tensor]:
+    """Return the values of the Variables that a call of a layer can write."""
+    values = [x for owner in _find_parts(layer) or () for x in _read_values(owner)]
+    variables = [x for x in values if isinstance(x, Variable)]
+    variables += [x.state for x in values if isinstance(x, SeedGenerator)]
+    with state.override(tapes=()):
+        return {v: v.read() for v in variables}
 
 
 def _read_values(layer: Layer) -> Iterator[object]:

@@ -68,8 +68,12 @@ class SeedGenerator:
         Args:
             ordered: has no effect: keys always have a fixed order.
         """
-        key = self.state.read()
-        self.state.assign(key + _state_increment())
+        key, increment = self.state.read(), _state_increment()
+        if type(key) is Tensor and type(key._array) is np.ndarray and not state.marks:
+            following = Tensor(np.add(key._array, increment._array), key.spec)
+        else:
+            following = key + increment
+        self.state.assign(following)
         return key
 
     def get_config(self) -> dict[str, Any]:
@@ -220,9 +224,13 @@ def drawing(function: Callable[P, T]) -> Callable[P, T]:
         The function with replays.
     """
 
+    seed_index = function.__code__.co_varnames.index("seed")
+
     @wraps(function)
-    def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
+    def wrapper(*args: Any, **kwargs: Any) -> T:
         if state.trace is None and not state.marks and state.overlay is None:
+            if len(args) == seed_index + 1:
+                args, kwargs["seed"] = args[:-1], args[-1]
             seed = kwargs.get("seed")
             replayed: dict[str, object] = dict(kwargs)
             pending = PendingKey(partial(draw_seed, seed))
