@@ -210,14 +210,14 @@ class Replay:
             return results
         return results[0] if self._is_single else self._pack(results)
 
-    def split(self, results: list[Tensor]) -> tuple[object, list[Tensor]]:
+    def split(self, results: object) -> tuple[object, list[Tensor]]:
         """Return the nest of outputs, and the values of the written Variables.
 
         Args:
             results: the result of `run` or `run_recorded` with written Variables.
         """
-        count = self._num_leaves
-        return self._pack(results[:count]), results[count:]
+        flat: Any = results
+        return self._pack(flat[: self._num_leaves]), flat[self._num_leaves :]
 
 
 def _can_be_hot(graph: Graph) -> bool:

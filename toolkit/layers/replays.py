@@ -232,7 +232,7 @@ class LayerReplay:
             results = self._replay.run(x._array, *arrays)
         return self._assign(results) if self._written else results
 
-    def _assign(self, results: Any) -> object:
+    def _assign(self, results: object) -> object:
         """Assign the values of the written Variables, and return the outputs."""
         outputs, values = self._replay.split(results)
         for reference, value in zip(self._written, values, strict=True):

@@ -224,10 +224,11 @@ def drawing(function: Callable[P, T]) -> Callable[P, T]:
         The function with replays.
     """
 
+    call: Callable[..., T] = function
     seed_index = function.__code__.co_varnames.index("seed")
 
     @wraps(function)
-    def wrapper(*args: Any, **kwargs: Any) -> T:
+    def wrapper(*args: object, **kwargs: object) -> T:
         if state.trace is None and not state.marks and state.overlay is None:
             if len(args) == seed_index + 1:
                 args, kwargs["seed"] = args[:-1], args[-1]
@@ -241,7 +242,7 @@ def drawing(function: Callable[P, T]) -> Callable[P, T]:
                 return cast(T, outputs)
             if pending.drawn:  # the call failed after its draw: repeat it with this key
                 kwargs["seed"] = pending.drawn[0]
-        return function(*args, **kwargs)
+        return call(*args, **kwargs)
 
     vars(wrapper)["draws"] = True
     return wrapper
