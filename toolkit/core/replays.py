@@ -36,7 +36,7 @@ _MAX_CONSTANTS = 4096
 # Calls after which generated code replaces kernels. It saves some microseconds of a
 # call, and its compilation takes milliseconds.
 _HOT_CALLS = 128
-_MOVING = (Kind.MOVE, Kind.INDEX, Kind.SORT, Kind.RANDOM)
+_HOT_KINDS = (Kind.MOVE, Kind.INDEX, Kind.SORT, Kind.RANDOM, Kind.POOL)
 _CONTROL = (Kind.CONTROL, Kind.COLLECTIVE)
 _ndarray = np.ndarray  # found without the module
 # Errors of kernels. The Python code raises them again, with an explanation.
@@ -222,7 +222,7 @@ class Replay:
 
 def _can_be_hot(graph: Graph) -> bool:
     """Return whether a node can have another kernel for many calls."""
-    return any(node.op.kind in _MOVING or node.op.body for node in graph.nodes)
+    return any(node.op.kind in _HOT_KINDS or node.op.body for node in graph.nodes)
 
 
 def _single_runner(function: Kernel, spec: Spec) -> Callable[..., object]:

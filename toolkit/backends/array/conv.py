@@ -61,7 +61,7 @@ def _input_grad_bytes(
     channels = w.shape[-2] * groups
     if is_depthwise(channels, groups):
         return Depthwise.of(g, windows, groups, g.shape[-1]).input_grad_bytes()
-    mirrored = _mirrored(windows)
+    mirrored = mirrored_windows(windows)
     if mirrored is not None:
         columns = Columns.of(g, mirrored, groups)
         weights = scratch_bytes(w.size * dtypes.itemsize(columns.dtype))
@@ -91,7 +91,7 @@ def _kernel_grad_bytes(
     return columns.nbytes(columns.pixels * g.shape[-1], *sizes)
 
 
-def _mirrored(windows: Windows) -> Windows | None:
+def mirrored_windows(windows: Windows) -> Windows | None:
     """Return the windows over g that contribute to each pixel of x, if without gaps."""
     reaches = ((k - 1) * d for k, d in zip(windows.size, windows.dilation, strict=True))
     pairs = zip(reaches, windows.padding, strict=True)
@@ -181,7 +181,7 @@ class Conv(Kernels):
             taps = Depthwise.of(g, windows, groups, g.shape[-1])
             taps.input_grad(self.xp, g, w, out, memory)
             return out
-        mirrored = _mirrored(windows)
+        mirrored = mirrored_windows(windows)
         if mirrored is None:
             return self._add_columns(
                 Columns.of(out, windows, groups), g, w, out, memory

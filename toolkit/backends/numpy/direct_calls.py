@@ -18,7 +18,17 @@ from toolkit.backends.array.common import CHUNK, HALVES, WIDE
 from toolkit.backends.array.reduce import has_short_rows
 from toolkit.backends.array.shape import slices_of
 from toolkit.backends.kernels import Attributes, DirectCall, Kernel
-from toolkit.backends.numpy.window_calls import conv_call, pool_call
+from toolkit.backends.numpy.array_calls import (
+    broadcast_call,
+    pad_call,
+    transform_call,
+)
+from toolkit.backends.numpy.window_calls import (
+    conv_call,
+    conv_input_grad_call,
+    conv_kernel_grad_call,
+    pool_call,
+)
 from toolkit.ir import Primitive, Spec
 
 Array = Any
@@ -55,8 +65,8 @@ def direct_call(
     Returns:
         The calls; None if the kernel is as fast.
     """
-    if primitive.name == "conv":
-        return conv_call(kernel, specs, attrs)
+    if primitive.name in _CONVOLUTIONS:
+        return _CONVOLUTIONS[primitive.name](kernel, specs, attrs)
     if primitive.name in ("max_pool", "sum_pool"):
         return pool_call(primitive.name, specs, attrs, used)
     rule = _RULES.get(primitive.name)
@@ -170,6 +180,11 @@ def _view(name: str, specs: Sequence[Spec], attrs: Attributes) -> DirectCall | N
     )
 
 
+_CONVOLUTIONS = {
+    "conv": conv_call,
+    "conv_input_grad": conv_input_grad_call,
+    "conv_kernel_grad": conv_kernel_grad_call,
+}
 _Rule = Callable[[str, Sequence[Spec], Attributes], DirectCall | None]
 _RULES: dict[str, _Rule] = {
     **dict.fromkeys(("sum", "prod"), _sum),
@@ -178,6 +193,9 @@ _RULES: dict[str, _Rule] = {
     **dict.fromkeys(("cumsum", "cumprod"), _scan),
     **dict.fromkeys(("argmax", "argmin"), _position),
     **dict.fromkeys(("reshape", "transpose", "slice"), _view),
+    **dict.fromkeys(("dft", "rdft", "irdft"), transform_call),
+    "pad": pad_call,
+    "broadcast_to": broadcast_call,
     "where": _where,
     "cast": _cast,
     "round": _round,

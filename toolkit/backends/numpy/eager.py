@@ -51,8 +51,8 @@ _MAX_PROGRAMS = 256
 # Kinds with equal results in NumPy: the first call of a shape runs on NumPy.
 _BITWISE_EQUAL_KINDS = (Kind.MOVE, Kind.SORT, Kind.RANDOM)
 _BITWISE_EQUAL = ("gather", "take_along_axis", "dynamic_slice", "dynamic_update_slice")
-# Of these, one call of NumPy, which costs as much as a call of generated code.
-_FAST_IN_NUMPY = ("concatenate", "bitcast", "as_complex", "as_real")
+# Of these, one or two calls of NumPy, which cost as much as a call of generated code.
+_FAST_IN_NUMPY = ("concatenate", "bitcast", "as_complex", "as_real", "pad")
 # They combine elements in the order of the indices, in any kernel.
 _IN_ORDER = ("scatter", "put_along_axis")
 _IDENTITIES = ("stop_gradient",)  # returns its operand unchanged
@@ -161,10 +161,24 @@ def hot_kernel(
     if kernel not in _kernels or primitive.name in _FAST_IN_NUMPY:
         return None
     _, programs = _kernels[kernel]
-    if not programs.is_bitwise_equal and primitive.name not in _IN_ORDER:
+    is_equal = programs.is_bitwise_equal or primitive.name in _IN_ORDER
+    if not (is_equal or _adds_once(primitive, specs, attrs)):
         return None
     # Arrays with other strides have programs, too.
     return programs.bind(specs, attrs, programs)
+
+
+def _adds_once(
+    primitive: Primitive, specs: Sequence[Spec], attrs: Mapping[str, Any]
+) -> bool:
+    """Return whether an adjoint of pooling adds at most one number to each pixel.
+
+    It adds the gradients of overlapping windows in another order than NumPy.
+    """
+    if primitive.name not in ("max_pool_scatter", "sum_pool_grad"):
+        return False
+    pairs = zip(attrs["strides"], attrs["window"], strict=True)
+    return specs[0].dtype not in _NARROW and all(step >= size for step, size in pairs)
 
 
 def _minimum_elements(primitive: Primitive) -> int:

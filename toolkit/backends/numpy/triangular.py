@@ -54,7 +54,9 @@ def solve_by_blas(fallback: Kernel) -> Kernel:
         a: Array, b: Array, *, lower: bool, out: Array | None = None
     ) -> Array:
         functions = _functions(a.dtype) if a.dtype == b.dtype in _REALS else None
-        n, batch = a.shape[-1], np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        n, batch = a.shape[-1], ()
+        if a.ndim > 2 or b.ndim > 2:
+            batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         if functions is None or (batch and n < _MIN_STACK_EXTENT):
             return fallback(a, b, lower=lower, out=out)
         x = np.empty((*batch, *b.shape[-2:]), b.dtype)
