@@ -293,3 +293,14 @@ def test_replayed_operations_have_the_program_of_their_first_call():
 
     for _ in range(5):
         assert_same(loss, [v])
+
+
+def test_equal_numbers_in_one_pass_and_others_in_the_next():
+    """Equal numbers share a tensor, and the program must not depend on that."""
+    v = tk.Variable(value(3, 4))
+    for alpha in (0.5, 1.0, 2.0, 0.5):
+        with tk.GradientTape() as tape:
+            loss = ops.sum(ops.exp(v * alpha) * 0.5)
+        expected = np.exp(v.numpy() * alpha) * alpha / 2
+        np.testing.assert_allclose(tape.gradient(loss, v).numpy(), expected, rtol=1e-5)
+    assert reverse_programs.count() == 1

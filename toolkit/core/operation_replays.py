@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import wraps
+from types import FunctionType
 from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
 
 import numpy as np
 
 from toolkit import settings
 from toolkit.backends.memory import device_memories
+from toolkit.console.frames import is_package_function
 from toolkit.core.replays import (
     KERNEL_ERRORS,
     Replay,
@@ -28,6 +30,7 @@ _MAX_CALLS, _MAX_SEEN = 1024, 2048
 _CALLS_BEFORE_TRACE, _CALLS_IF_DROPPED = 1, 31
 # Items of the lists of an argument: each signature stores them, for many signatures.
 _MAX_ITEMS = 512
+_PACKAGE = __name__.partition(".")[0] + "."
 _STATIC = frozenset({int, bool, str, type(None)})
 _ndarray = np.ndarray  # found without the module
 _Calls: TypeAlias = "dict[Hashable, Replay | _DrawingReplay | None]"
@@ -223,6 +226,9 @@ def _add_argument(x: object, key: list[object], arrays: list[object]) -> bool:
         arrays.append(x)
     elif type(x) is float:  # -0.0 equals 0.0, and NaN differs from itself
         key += [kind, x if x else x.hex()]
+    elif type(x) is FunctionType:
+        key.append(x)
+        return _is_public(x)
     elif type(x) is slice:
         key.append(kind)
         return _add_argument((x.start, x.stop, x.step), key, arrays)
@@ -234,6 +240,17 @@ def _add_argument(x: object, key: list[object], arrays: list[object]) -> bool:
     else:
         return False
     return True
+
+
+def _is_public(function: FunctionType) -> bool:
+    """Return whether a function is one of this package, and exists only once.
+
+    Args:
+        function: the argument of an operation, such as the one of a scan.
+    """
+    if not function.__module__.startswith(_PACKAGE) or "<" in function.__qualname__:
+        return False
+    return is_package_function(function)
 
 
 def _tensors_of(

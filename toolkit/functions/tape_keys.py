@@ -105,7 +105,7 @@ class OperationKey:
     Attributes:
         key: the key.
         values: the leaves and the results of the operations, in the order of the key.
-        indices: the position of each value.
+        nodes: the operations, with the positions of their operands and results.
         target_indices: the positions of the targets.
         source_indices: the positions of the reads of each source.
         weight_indices: the positions of the weights, or None.
@@ -119,7 +119,6 @@ class OperationKey:
         weights: Sequence[Tensor] | None = None,
     ) -> None:
         indices: dict[Tensor, int] = {}
-        constants: dict[Tensor, int] = {}
         values: list[Tensor] = []
         items: list[Any] = []
         watched = tape._watched
@@ -128,19 +127,25 @@ class OperationKey:
             number = indices.get(x)
             if number is None:
                 number = len(values)
-                # Each use of a constant counts as another tensor: a replay of an
-                # operation uses one tensor in all calls, and Python code a new one.
-                (indices if x in watched else constants)[x] = number
+                # Each use of a constant counts as another tensor. A replay of an
+                # operation uses one tensor in all calls, Python code a new one, and
+                # equal numbers share a tensor.
+                if x in watched:
+                    indices[x] = number
                 values.append(x)
                 items.append((x._array.shape, x._dtype, x in watched))
             return number
 
+        self.nodes: list[tuple[Node, list[int], list[int]]] = []
         for node in tape._nodes:
             items.append((node.op, attributes_key(node.attrs)))
-            items.extend(map(index, node.inputs))
+            operands = list(map(index, node.inputs))
+            items.extend(operands)
+            first = len(values)
             for y in node.outputs:
                 indices[y] = len(values)
                 values.append(y)
+            self.nodes.append((node, operands, list(range(first, len(values)))))
         self.target_indices = [index(y) for y in targets]
         self.source_indices = [
             [index(x) for x in tape._tensors_of([source])] for source in sources
@@ -154,7 +159,7 @@ class OperationKey:
             backend(),
             placement(),
         )
-        self.values, self.indices = values, constants | indices
+        self.values = values
 
 
 def attributes_key(attrs: Mapping[str, object]) -> tuple[object, ...]:
@@ -180,21 +185,23 @@ def reverse_on(
         inputs: the tensors to use for the values of the key.
     """
 
-    def local(xs: Sequence[Tensor]) -> list[Tensor]:
-        return [inputs[record.indices[x]] for x in xs]
+    def local(indices: Sequence[int]) -> list[Tensor]:
+        return [inputs[i] for i in indices]
 
     shadow = GradientTape(watch_accessed_variables=False)
     shadow._records = [
-        Node(node.op, local(node.inputs), node.attrs, local(node.outputs))
-        for node in tape._nodes
+        Node(node.op, local(operands), node.attrs, local(results))
+        for node, operands, results in record.nodes
     ]
-    shadow._watched = set(local([x for x in record.values if x in tape._watched]))
-    reads = [[inputs[i] for i in indices] for indices in record.source_indices]
+    shadow._watched = {
+        inputs[i] for i, x in enumerate(record.values) if x in tape._watched
+    }
+    reads = list(map(local, record.source_indices))
     weights = record.weight_indices
     gradients = shadow.gradient(
-        [inputs[i] for i in record.target_indices],
+        local(record.target_indices),
         [x for tensors in reads for x in tensors],
-        None if weights is None else [inputs[i] for i in weights],
+        None if weights is None else local(weights),
     )
     totals, position = [], 0
     for tensors in reads:

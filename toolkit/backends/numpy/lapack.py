@@ -22,8 +22,8 @@ Pointer = Any
 # Replaces the rows of an array by solutions; the second argument is LAPACK's "trans".
 Solver: TypeAlias = Callable[[Array, bytes], int]
 _PREFIXES = {"float32": "s", "float64": "d"}
-# The width of matrices from which a call for each matrix takes less time than NumPy
-# functions of a whole stack.
+# The width of matrices of a stack from which a call for each matrix takes less time
+# than NumPy functions of a whole stack.
 _MIN_EXTENT = 16
 # The number of matrices from which NumPy exchanges rows of a stack faster than Python.
 _MIN_STACK = 4
@@ -114,7 +114,8 @@ def lu_by_lapack(fallback: Kernel) -> Kernel:
         m, n = x.shape[-2:]
         k = min(m, n)
         lapack = _lapack(x.dtype.name) if x.dtype.name in _PREFIXES else None
-        if lapack is None or k < _MIN_EXTENT:
+        is_small = k < (_MIN_EXTENT if x.ndim > 2 else 1)
+        if lapack is None or is_small:
             fallen_back: Sequence[Array] = fallback(x, out=out)
             return fallen_back
         if out is None:
