@@ -31,6 +31,7 @@ _CALLS_BEFORE_TRACE, _CALLS_IF_DROPPED = 1, 31
 # Items of the lists of an argument: each signature stores them, for many signatures.
 _MAX_ITEMS = 512
 _PACKAGE = __name__.partition(".")[0] + "."
+_INTEGERS = frozenset({int})
 _STATIC = frozenset({int, bool, str, type(None)})
 _ndarray = np.ndarray  # found without the module
 _Calls: TypeAlias = "dict[Hashable, Replay | _DrawingReplay | None]"
@@ -151,18 +152,19 @@ class PendingKey:
     A replay draws the key, too. So the state of a generator changes as in the code.
 
     Args:
-        draw: returns a new key.
+        draw: returns a new key of a seed.
+        seed: the seed.
     """
 
-    __slots__ = ("_draw", "drawn")
+    __slots__ = ("_draw", "_seed", "drawn")
 
-    def __init__(self, draw: Callable[[], Tensor]) -> None:
-        self._draw = draw
+    def __init__(self, draw: Callable[[Any], Tensor], seed: object) -> None:
+        self._draw, self._seed = draw, seed
         self.drawn: list[Tensor] = []
 
     def draw(self) -> Tensor:
         """Return a new key, and remember it."""
-        key = self._draw()
+        key = self._draw(self._seed)
         self.drawn.append(key)
         return key
 
@@ -232,6 +234,9 @@ def _add_argument(x: object, key: list[object], arrays: list[object]) -> bool:
     elif type(x) is slice:
         key.append(kind)
         return _add_argument((x.start, x.stop, x.step), key, arrays)
+    elif type(x) is tuple and _INTEGERS.issuperset(map(type, x)):
+        key += (kind, x)
+        return len(x) <= _MAX_ITEMS
     elif type(x) is tuple or type(x) is list:
         key += [kind, len(x)]
         if len(x) + len(key) // 2 > _MAX_ITEMS:

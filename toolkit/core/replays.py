@@ -130,8 +130,11 @@ class Replay:
         self._recorded: RecordedPlan | None = None
         self._num_recorded = 0
         self._is_single = outputs is leaves[0] and not self.written
-        is_flat = type(outputs) is list and len(outputs) == len(leaves)
-        self._is_list = is_flat or bool(self.written)
+        is_flat = isinstance(outputs, (list, tuple)) and all(
+            type(y) is Tensor for y in outputs
+        )
+        self._is_list = (is_flat and type(outputs) is list) or bool(self.written)
+        self._is_tuple = is_flat and type(outputs) is tuple
         self._pack = tree.make_packer(tree.structure_of(outputs))
         run = self._runner()
         # Returns the outputs for the arrays of the inputs and Variables.
@@ -164,25 +167,16 @@ class Replay:
     ) -> Callable[..., object]:
         """Return a function of arrays that returns the nest of the outputs."""
         is_tuple = len(specs) > 1
-        pack = self._pack
-
-        def run_flat(*arrays: Array) -> object:
-            results = state.quietly(function, *arrays)
-            return [
-                Tensor(x, spec) if type(x) is _ndarray else wrap_result(x)
-                for x, spec in zip(
-                    results if is_tuple else (results,), specs, strict=True
-                )
-            ]
-
-        if self._is_list:
-            return run_flat
+        pack = list if self._is_list else tuple if self._is_tuple else self._pack
 
         def run(*arrays: Array) -> object:
             results = state.quietly(function, *arrays)
-            if not is_tuple:
-                results = (results,)
-            return pack(list(map(wrap_result, results)))
+            pairs = zip(results if is_tuple else (results,), specs, strict=True)
+            tensors = [
+                Tensor(x, spec) if type(x) is _ndarray else wrap_result(x)
+                for x, spec in pairs
+            ]
+            return tensors if pack is list else pack(tensors)
 
         return run
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random as python_random
 from collections.abc import Callable
-from functools import cache, partial, wraps
+from functools import cache, wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
@@ -234,7 +234,7 @@ def drawing(function: Callable[P, T]) -> Callable[P, T]:
                 args, kwargs["seed"] = args[:-1], args[-1]
             seed = kwargs.get("seed")
             replayed: dict[str, object] = dict(kwargs)
-            pending = PendingKey(partial(draw_seed, seed))
+            pending = PendingKey(draw_seed, seed)
             if seed is None or type(seed) is SeedGenerator:
                 replayed["seed"] = pending
             outputs = call_operation(function, args, replayed)

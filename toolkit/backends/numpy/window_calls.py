@@ -113,10 +113,11 @@ def conv_input_grad_call(
     """
     g, w = specs
     spatial, groups = attrs["spatial"], attrs["groups"]
-    mirrored = mirrored_windows(_windows(spatial, w.shape[:-2], attrs))
+    windows = _windows(spatial, w.shape[:-2], attrs)
+    mirrored = mirrored_windows(windows)
     channels = w.shape[-2] * groups
     if mirrored is None:
-        return None
+        return _spread_call(kernel, specs, windows, attrs)
     plan = _plan(kernel, g, w, channels, mirrored, attrs)
     if plan is None:
         return None
@@ -139,6 +140,54 @@ def conv_input_grad_call(
         # To (groups, *size, filters, channels), in row-major order.
         weights = w[flip].reshape(split).transpose(axes).copy("C").reshape(rows)
         gemm(load(g), weights, out=grouped(out, groups))
+        return out
+
+    return DirectCall(call)
+
+
+def _spread_call(
+    kernel: Kernel, specs: Sequence[Spec], windows: Windows, attrs: Attributes
+) -> DirectCall | None:
+    """Return the gradient by the images of a convolution with strides.
+
+    Args:
+        kernel: the kernel `conv_input_grad`.
+        specs: the specs of the gradient of the results, and of the weights.
+        windows: the windows over the images.
+        attrs: the attributes of the call.
+    """
+    g, w = specs
+    groups = attrs["groups"]
+    channels = w.shape[-2] * groups
+    images = Spec((g.shape[0], *attrs["spatial"], channels), g.dtype)
+    plan = _plan(kernel, images, g, channels, windows, attrs)
+    if plan is None or not w.size or len(plan[1].window_boxes) != 1:
+        return None
+    family, columns = plan
+    (box,) = columns.window_boxes
+    dtype, gemm = numpy_dtype(g.dtype), family.gemm
+    filters, expected = (-1, w.shape[-1]), contiguous(g).strides
+    rows = (groups, columns.pixels, columns.depth)
+    split = (groups, g.shape[0], *box.out, windows.taps, columns.channels)
+    # To (images, *out, taps, groups, channels), in the order of the pixels.
+    axes = (*range(1, len(split) - 1), 0, len(split) - 1)
+    pixels_by_group = (*images.shape[:-1], groups, columns.channels)
+    additions: list[tuple[Any, Any]] = [
+        (pixels, (*covered, tap)) for tap, (pixels, covered) in enumerate(box.meetings)
+    ]
+    add = np.add
+
+    def call(g: Array, w: Array) -> Array:
+        if g.strides != expected:
+            g = g.copy("C")
+        block, out = np.empty(rows, dtype), np.zeros(images.shape, dtype)
+        weights = grouped(w.reshape(filters), groups).transpose(0, 2, 1)
+        gemm(grouped(g, groups), weights, out=block)
+        terms: Array = block.reshape(split).transpose(axes)
+        totals = out.reshape(pixels_by_group)
+        for pixels, covered in additions:
+            total = totals[pixels]
+            add(total, terms[covered], out=total)
         return out
 
     return DirectCall(call)
