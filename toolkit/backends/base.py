@@ -13,7 +13,7 @@ from toolkit.backends.kernels import Kernel, KernelTable
 from toolkit.backends.memory import Memory
 from toolkit.comm.group import Group
 from toolkit.errors import ArgumentError, BackendUnavailable
-from toolkit.ir import PRIMITIVES, Primitive, Spec
+from toolkit.ir import PRIMITIVES, Graph, Node, Primitive, Spec, Value
 from toolkit.machine import available_cores, cpu_model
 
 
@@ -98,6 +98,25 @@ class Backend:
             primitive: the primitive.
             specs: the specs of the operands.
             attrs: the attributes of the calls.
+        """
+        return None
+
+    def fuse_steps(
+        self,
+        graph: Graph,
+        steps: Sequence[tuple[Kernel, Node]],
+        outputs: Sequence[Value],
+        constants: Mapping[Value, Any],
+        otherwise: Kernel,
+    ) -> Kernel | None:
+        """Return one kernel with the bits of several for many calls, or None.
+
+        Args:
+            graph: the graph whose inputs the kernels receive.
+            steps: the kernels and their nodes, in order.
+            outputs: the values to return.
+            constants: the arrays of the other values that the kernels read.
+            otherwise: runs one kernel after the other.
         """
         return None
 

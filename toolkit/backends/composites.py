@@ -91,6 +91,9 @@ class KernelSequence:
         self.run: Callable[..., Any] = _only_kernel(
             graph, steps, outputs
         ) or function.write(outputs)
+        if is_hot:
+            fused = backend.fuse_steps(graph, steps, outputs, constants, self.run)
+            self.run = fused or self.run
 
     def _constants_of(
         self,

@@ -28,14 +28,20 @@ from toolkit.ir import PRIMITIVES, Graph, Kind, Primitive, Spec
 from toolkit.thread_state import ThreadState, restore_on_error
 from toolkit.type_aliases import Array
 
-# Nodes of the largest graph, and elements of the largest operands. Python code costs
-# little compared with the kernels of larger calls.
-_MAX_NODES, _MAX_ELEMENTS = 4000, 1 << 20
+# Nodes of the largest graph, and elements of the largest operands.
+_MAX_NODES, _MAX_ELEMENTS = 4000, 1 << 25
+# Elements up to which tapes record a call as one record, with all values. Python code
+# costs little compared with the kernels of larger calls, and frees some values.
+_MAX_RECORDED = 1 << 20
 # Elements of results that are the same in each call. A replay copies them.
 _MAX_CONSTANTS = 4096
 # Calls after which generated code replaces kernels. It saves some microseconds of a
 # call, and its compilation takes milliseconds.
 _HOT_CALLS = 128
+# The same for one loop in place of several operations: elements of all its calls.
+_MIN_HOT_CALLS, _HOT_ELEMENTS = 4, 1 << 22
+# Elements of a result from which one loop can replace several operations.
+_MIN_FUSED = 1 << 15
 _HOT_KINDS = (Kind.MOVE, Kind.INDEX, Kind.SORT, Kind.RANDOM, Kind.POOL)
 _CONTROL = (Kind.CONTROL, Kind.COLLECTIVE)
 _ndarray = np.ndarray  # found without the module
@@ -129,6 +135,8 @@ class Replay:
         self._backend = backend()
         self._recorded: RecordedPlan | None = None
         self._num_recorded = 0
+        sizes = [x.spec.size for x in graph.inputs]
+        self._is_large = sum(sizes) > _MAX_RECORDED
         self._is_single = outputs is leaves[0] and not self.written
         is_flat = isinstance(outputs, (list, tuple)) and all(
             type(y) is Tensor for y in outputs
@@ -154,9 +162,10 @@ class Replay:
     def _counting(self, run: Callable[..., object]) -> Callable[..., object]:
         """Return a function that gets kernels for many calls after many calls."""
         number = count().__next__
+        hot_calls = _hot_calls(self._graph)
 
         def run_and_count(*arrays: Array) -> object:
-            if number() == _HOT_CALLS:
+            if number() == hot_calls:
                 self.run = state.quietly(self._runner, True)
             return run(*arrays)
 
@@ -186,7 +195,12 @@ class Replay:
         Args:
             tensors: the inputs and the values of the Variables.
             tapes: the tapes that record.
+
+        Returns:
+            The outputs; None if the operands are large.
         """
+        if self._is_large:
+            return None
         plan = self._recorded
         if plan is None:
             plan = self._recorded = state.quietly(
@@ -214,8 +228,18 @@ class Replay:
         return self._pack(flat[: self._num_leaves]), flat[self._num_leaves :]
 
 
+def _hot_calls(graph: Graph) -> int:
+    """Return the calls after which generated code replaces kernels."""
+    size = graph.outputs[0].spec.size
+    if size < _MIN_FUSED:
+        return _HOT_CALLS
+    return max(_MIN_HOT_CALLS, min(_HOT_CALLS, _HOT_ELEMENTS // size))
+
+
 def _can_be_hot(graph: Graph) -> bool:
     """Return whether a node can have another kernel for many calls."""
+    if len(graph.nodes) > 1 and graph.outputs[0].spec.size >= _MIN_FUSED:
+        return True
     return any(node.op.kind in _HOT_KINDS or node.op.body for node in graph.nodes)
 
 
@@ -269,7 +293,10 @@ def _checked_graph(trace: ReplayTrace, leaves: list[object]) -> Graph:
 
 
 def make_replay(
-    name: str, call: Callable[..., object], specs: Sequence[Spec]
+    name: str,
+    call: Callable[..., object],
+    specs: Sequence[Spec],
+    max_elements: int = _MAX_ELEMENTS,
 ) -> Replay | None:
     """Return the kernels of a call, or None if it cannot be replayed.
 
@@ -277,9 +304,10 @@ def make_replay(
         name: the name of the call.
         call: the code, as a function of tensors.
         specs: the specs of the tensors.
+        max_elements: the elements of the largest call with a replay.
     """
     observe_modules()
-    if sum(spec.size for spec in specs) > _MAX_ELEMENTS or has_foreign_functions():
+    if sum(spec.size for spec in specs) > max_elements or has_foreign_functions():
         return None
     warnings_before = frames.num_warnings()
     # An error occurs again without the trace, with the lines of the user.

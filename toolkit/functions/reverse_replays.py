@@ -34,6 +34,8 @@ from toolkit.functions.tape_keys import (
 
 # Elements of the largest gradient that is the sum of slices. Larger ones are lazy.
 _MAX_DENSE = 4096
+# Elements of all values of a tape. They are in memory anyway.
+_MAX_ELEMENTS = 1 << 28
 # Replays, keys of calls, and sequences of operations that occurred once.
 _MAX_REPLAYS, _MAX_CALLS, _MAX_PASSES = 512, 2048, 2048
 # Passes before a trace: at first, and after replays were removed. Otherwise sequences
@@ -237,7 +239,8 @@ def _replay_of(
         return outputs
 
     try:
-        replay = make_replay("gradient", compute, [x.spec for x in values])
+        specs = [x.spec for x in values]
+        replay = make_replay("gradient", compute, specs, _MAX_ELEMENTS)
     except _NoKernels:
         return ReverseReplay(None, plan)
     if replay is None or replay.variables or replay.written:

@@ -217,13 +217,15 @@ class LayerReplay:
         return [reference() for reference in self._variables]
 
     def run(self, x: Tensor) -> object:
-        """Return the outputs, or None if a tape must observe the Python code."""
+        """Return the outputs, or None if tapes need the Python code."""
         tapes, variables = state.tapes, self._live_variables()
         if tapes:
             if not all(map(accepts_replays, tapes)):
                 return None
             tensors = [x, *(v.read() for v in variables)]
             results = self._replay.run_recorded(tensors, tapes)
+            if results is None:
+                return None
         else:
             mark = self._shared_mark
             arrays = [v._tensor._array for v in variables]

@@ -18,9 +18,10 @@ from toolkit.backends.memory import Array, Memory
 from toolkit.backends.numpy import eager
 from toolkit.backends.numpy.blas import find_blas
 from toolkit.backends.numpy.direct_calls import direct_call
+from toolkit.backends.numpy.fused_steps import fuse_steps
 from toolkit.buffer_pool import RESULT_POOL
 from toolkit.console.frames import warn
-from toolkit.ir import Primitive, Spec
+from toolkit.ir import Graph, Node, Primitive, Spec, Value
 
 if TYPE_CHECKING:
     from toolkit.backends.numpy.generator import LlvmGenerator
@@ -91,6 +92,17 @@ class NumPyBackend(Backend):
         """Return generated code with the bits of NumPy, if it is faster."""
         kernel = self.eager_kernel(primitive)
         return eager.hot_kernel(kernel, primitive, specs, attrs)
+
+    def fuse_steps(
+        self,
+        graph: Graph,
+        steps: Sequence[tuple[Kernel, Node]],
+        outputs: Sequence[Value],
+        constants: Mapping[Value, Any],
+        otherwise: Kernel,
+    ) -> Kernel | None:
+        """Return one loop for elementwise steps with large operands."""
+        return fuse_steps(self, graph, steps, outputs, constants, otherwise)
 
     @cached_property
     def _has_llvmlite(self) -> bool:
