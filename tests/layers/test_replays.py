@@ -367,6 +367,16 @@ def test_code_of_the_user_runs_in_each_call():
         assert called == ["model", "activation", "layer", "lambda"]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_arrays_are_replayed_as_tensors(dtype):
+    model, x = mlp(), np.asarray(value(3, 4)).astype(dtype)
+    first = model(x)
+    for _ in range(4):
+        assert_same_bits(model(x), first)
+    assert_same_bits(model(ops.cast(x, "float32")), first)
+    assert count_functions(lambda: model(x)) < 60
+
+
 def test_activation_of_a_layer_that_becomes_code_of_the_user():
     model, x, called = mlp(), value(3, 4), []
     repeated(model, x)

@@ -161,27 +161,23 @@ class Layer(Configurable, Operation):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
-            replays = self._replays
-            if (
-                replays is not None
-                and len(args) == 1
-                and type(args[0]) is Tensor
-                and (not kwargs or kwargs.keys() == _TRAINING)
-            ):
-                outputs = replays.call(self, args[0], kwargs.get("training"))
-                if outputs is not None:
-                    return outputs
+            replays, x = self._replays, None
+            is_single = len(args) == 1 and (not kwargs or kwargs.keys() == _TRAINING)
+            if is_single:
+                (x,) = args
+                if replays is not None:
+                    if type(x) is np.ndarray and self._convert_input_args:
+                        x = standardize_input(x, self._input_dtype)
+                    if type(x) is Tensor:
+                        outputs = replays.call(self, x, kwargs.get("training"))
+                        if outputs is not None:
+                            return outputs
             path = self._call_path or self._compose_path()
             # Fast path for one tensor or array: no traversal of the arguments.
-            if (
-                len(args) == 1
-                and path.is_plain
-                and not self._computes_mask
-                and (not kwargs or kwargs.keys() == _TRAINING)
-            ):
-                (x,) = args
+            if is_single and path.is_plain and not self._computes_mask:
                 if type(x) is np.ndarray and self._convert_input_args:
-                    args = (x := standardize_input(x, self._input_dtype),)
+                    x = standardize_input(x, self._input_dtype)
+                args = (x,)
                 if type(x) is Tensor and mask_of(x) is None:
                     dtype, input_dtype = x._dtype, self._input_dtype
                     is_cast = input_dtype is not None and input_dtype != dtype
