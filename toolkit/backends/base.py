@@ -106,7 +106,7 @@ class Backend:
         graph: Graph,
         steps: Sequence[tuple[Kernel, Node]],
         outputs: Sequence[Value],
-        constants: Mapping[Value, Any],
+        constants: Mapping[Value, object],
         otherwise: Kernel,
     ) -> Kernel | None:
         """Return one kernel with the bits of several for many calls, or None.

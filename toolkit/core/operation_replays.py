@@ -158,7 +158,7 @@ class PendingKey:
 
     __slots__ = ("_draw", "_seed", "drawn")
 
-    def __init__(self, draw: Callable[[Any], Tensor], seed: object) -> None:
+    def __init__(self, draw: Callable[[object], Tensor], seed: object) -> None:
         self._draw, self._seed = draw, seed
         self.drawn: list[Tensor] = []
 

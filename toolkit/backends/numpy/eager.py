@@ -168,9 +168,7 @@ def hot_kernel(
     return programs.bind(specs, attrs, programs)
 
 
-def _adds_once(
-    primitive: Primitive, specs: Sequence[Spec], attrs: Mapping[str, Any]
-) -> bool:
+def _adds_once(primitive: Primitive, specs: Sequence[Spec], attrs: Attributes) -> bool:
     """Return whether an adjoint of pooling adds at most one number to each pixel.
 
     It adds the gradients of overlapping windows in another order than NumPy.

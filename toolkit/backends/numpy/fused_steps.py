@@ -36,7 +36,7 @@ def fuse_steps(
     graph: Graph,
     steps: Sequence[tuple[Kernel, Node]],
     outputs: Sequence[Value],
-    constants: Mapping[Value, Array],
+    constants: Mapping[Value, object],
     otherwise: Kernel,
 ) -> Kernel | None:
     """Return one loop that computes steps; None if they are not elementwise and large.
@@ -121,7 +121,7 @@ class _Checked:
         self._fused, self._single = fused, single
         self._run: Kernel | None = None
 
-    def __call__(self, *arrays: Array) -> Any:
+    def __call__(self, *arrays: Array) -> object:
         global _num_loops
         if self._run is not None:
             return self._run(*arrays)
@@ -132,5 +132,5 @@ class _Checked:
         return expected
 
 
-def _bits(results: Any) -> list[bytes]:
+def _bits(results: object) -> list[bytes]:
     return [y.tobytes() for y in (results if type(results) is tuple else (results,))]

@@ -98,7 +98,7 @@ class NumPyBackend(Backend):
         graph: Graph,
         steps: Sequence[tuple[Kernel, Node]],
         outputs: Sequence[Value],
-        constants: Mapping[Value, Any],
+        constants: Mapping[Value, object],
         otherwise: Kernel,
     ) -> Kernel | None:
         """Return one loop for elementwise steps with large operands."""
