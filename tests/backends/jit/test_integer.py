@@ -142,7 +142,7 @@ def tiles():
 @pytest.mark.parametrize("shape", TILED, ids=str)
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_tiles(tiles, monkeypatch, shape, sign):
-    monkeypatch.setattr(lower, "_TILE_SPEEDUP", 1e9)
+    monkeypatch.setattr(lower, "TILE_SPEEDUP", 1e9)
     rows, depth, columns = shape
     a, b = random_integers((rows, depth)), random_integers((depth, columns), 1)
     a[:, -1], b[-1] = -128, 127 if sign > 0 else -128

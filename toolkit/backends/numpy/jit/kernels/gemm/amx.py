@@ -33,8 +33,8 @@ SUMS_BYTES = 4 * SPAN * PANELS
 TILE_COUNT = 8
 # The tile configuration as 32-bit words: palette 1, 64 bytes a row, 16 rows.
 _SHAPES = (1, 0, 0, 0, *[64 << 16 | 64] * 4, 0, 0, 0, 0, *[0x10101010] * 2, 0, 0)
-# The instructions that multiply bfloat16 and int8.
-BFLOAT16, INT8 = "tdpbf16ps", "tdpbssd"
+# The instructions that multiply bfloat16, int8, and rows of uint8 by columns of int8.
+BFLOAT16, INT8, UINT8 = "tdpbf16ps", "tdpbssd", "tdpbusd"
 
 
 class Run(NamedTuple):

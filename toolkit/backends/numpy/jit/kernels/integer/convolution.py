@@ -25,17 +25,15 @@ from toolkit.backends.numpy.jit.kernels.integer.depthwise import (
     emit_depthwise,
     emit_pack_depthwise,
 )
-from toolkit.backends.numpy.jit.kernels.integer.lower import (
-    TASK_BYTES,
-    Lowering,
-)
-from toolkit.backends.numpy.jit.kernels.integer.pack import WORD_BYTES
+from toolkit.backends.numpy.jit.kernels.integer.lower import Lowering
+from toolkit.backends.numpy.jit.kernels.integer.pack import TASK_BYTES, WORD_BYTES
 from toolkit.backends.numpy.jit.kernels.integer.patches import (
     PatchPlan,
     emit_pack_patches,
     loop_axes,
     patch_numbers,
 )
+from toolkit.backends.numpy.jit.kernels.integer.tiled_convolution import lower_tiled
 from toolkit.backends.numpy.jit.kernels.integer.words import Words, words_of
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.ir import Graph
@@ -68,7 +66,8 @@ def lower_conv_integer(
     if not body.inputs[b].spec.size:
         return None
     if anchor.attrs["groups"] == 1:
-        return _Convolution(body, a, b, inputs[a]).lower()
+        tiled = lower_tiled(body, a, b, inputs[a])
+        return tiled or _Convolution(body, a, b, inputs[a]).lower()
     return _lower_depthwise(body, a, b)
 
 

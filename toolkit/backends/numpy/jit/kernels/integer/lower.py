@@ -35,11 +35,12 @@ from toolkit.backends.numpy.jit.kernels.integer.few_rows import (
     emit_few_rows,
 )
 from toolkit.backends.numpy.jit.kernels.integer.pack import (
+    TASK_BYTES,
     WORD_BYTES,
     PanelNumbers,
     RowNumbers,
-    emit_pack_panels,
     emit_pack_rows,
+    pack_panels,
     panel_bytes,
 )
 from toolkit.backends.numpy.jit.kernels.integer.product import (
@@ -53,12 +54,12 @@ from toolkit.ir import Graph
 from toolkit.plans.loops.planner import TASKS
 from toolkit.plans.operands import Operand
 
-# The least FLOPs of a task, and the least bytes of a packing task.
-TASK_FLOPS, TASK_BYTES = 1 << 23, 1 << 18
+# The least FLOPs of a task.
+TASK_FLOPS = 1 << 23
 # For this number of rows or fewer, the matrix is packed only if the packing is cached.
 _MAX_UNPACKED_ROWS = 4
 # Terms of a row of a tile, and the speedup of tiles over vectors.
-_BLOCK_TERMS, _TILE_SPEEDUP = TILE_ROW_BYTES, 3
+_BLOCK_TERMS, TILE_SPEEDUP = TILE_ROW_BYTES, 3
 
 
 def lower_matmul_integer(
@@ -88,7 +89,7 @@ def _can_fill_tiles(shape: Sequence[int], columns: int) -> bool:
         return False
     extents = zip((rows, columns, depth), (SPAN, SPAN, _BLOCK_TERMS), strict=True)
     filled = prod(-(-n // size) * size for n, size in extents)
-    return filled < _TILE_SPEEDUP * rows * columns * depth
+    return filled < TILE_SPEEDUP * rows * columns * depth
 
 
 class Lowering:
@@ -161,17 +162,12 @@ class Lowering:
     def _pack_panels(self) -> Reference:
         """Append the call that packs the panels, and return their destination."""
         words, tiling = replace(self.words, offset=self.offset), self.plan.tiling
-        size, panels = self.panel_bytes, self.panels
-        nbytes = self.depth * self.columns + size * panels
-        packed = self.steps.allocate(size * panels)
-        call = Call(
-            Code(emit_pack_panels, words, tiling.lanes, tiling.vectors),
-            (("in", self.b), packed),
-            PanelNumbers(self.columns, self.depth, self.count, size),
-            panels,
-            partition(panels, nbytes // TASK_BYTES),
-            nbytes=nbytes,
-            prepares=size * panels,
+        nbytes = self.panel_bytes * self.panels
+        packed = self.steps.allocate(nbytes)
+        numbers = PanelNumbers(self.columns, self.depth, self.count, self.panel_bytes)
+        operands = ("in", self.b), packed
+        call = pack_panels(
+            words, tiling.lanes, tiling.vectors, numbers, operands, nbytes
         )
         self.steps.append(call)
         return packed

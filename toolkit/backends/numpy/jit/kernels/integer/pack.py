@@ -2,7 +2,8 @@
 
 A panel starts with the initial sums of its columns. Then follow the first words of all
 its columns, the second words, and so on. Missing terms of the last word, and words
-after it, are 0 in a panel, so the rows may hold anything there.
+after it, are 0 in a panel, so the rows may hold anything there. A matrix may consist of
+several matrices: the taps of a convolution.
 """
 
 from __future__ import annotations
@@ -11,10 +12,14 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
+from toolkit.backends.numpy.jit.calls import Call, Reference, partition
+from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.integer.words import Words
 
 WORD_BYTES = 4
+# The least bytes of a packing task.
+TASK_BYTES = 1 << 18
 
 
 class RowNumbers(NamedTuple):
@@ -25,17 +30,56 @@ class RowNumbers(NamedTuple):
 
 
 class PanelNumbers(NamedTuple):
-    """The numbers after the addresses: extents, and the bytes of a panel."""
+    """The numbers after the addresses.
+
+    Attributes:
+        columns, depth: extents of the matrix, or of a tap.
+        words: the words of a column of it.
+        panel_bytes: the bytes of a panel.
+        taps: the number of taps.
+    """
 
     columns: Any
     depth: Any
     words: Any
     panel_bytes: Any
+    taps: Any = 1
 
 
 def panel_bytes(words: int, width: int) -> int:
     """Return the bytes of a panel."""
     return (1 + words) * width * WORD_BYTES
+
+
+def pack_panels(
+    words: Words,
+    lanes: int,
+    vectors: int,
+    numbers: PanelNumbers,
+    operands: tuple[Reference, Reference],
+    prepares: int,
+) -> Call:
+    """Return the call that packs a matrix.
+
+    Args:
+        words: the format of the terms.
+        lanes, vectors: the lanes of a vector, and the vectors of a panel.
+        numbers: its extents.
+        operands: the matrix and the panels.
+        prepares: the bytes of the panels, which may include an arbitrary last panel.
+    """
+    panels = -(-numbers.columns // (lanes * vectors))
+    packed = panels * numbers.panel_bytes
+    nbytes = numbers.taps * numbers.depth * numbers.columns + packed
+    return Call(
+        Code(emit_pack_panels, words, lanes, vectors),
+        operands,
+        numbers,
+        panels,
+        partition(panels, nbytes // TASK_BYTES),
+        nbytes=nbytes,
+        prepares=prepares,
+    )
 
 
 def emit_pack_rows(words: Words, lanes: int) -> Kernel:
@@ -101,11 +145,32 @@ class _Panels:
     def write(self, source: Pointer, target: Pointer, masks: Sequence[Mask]) -> None:
         """Pack the valid columns, and fill the rest with 0."""
         b, words, n = self.b, self.words, self.n
+        lines = target + self.line_bytes
+        zeros = [b.filled(0, "int32")] * len(masks)
+        with b.accumulate(0, n.taps, 1, zeros) as loop:
+            x = source + loop.index * n.depth * n.columns
+            y = lines + loop.index * n.words * self.line_bytes
+            loop.next(self._tap(x, y, masks, loop.values))
+        for j, total in enumerate(loop.values):
+            # The initial sum cancels the effect of the left operand's offset.
+            offset = b.filled(-words.offset, "int32")
+            first = b.binary("mul", total, offset) if words.offset else total
+            b.store(first, target + j * self.vector_bytes, 0, None)
+
+    def _tap(
+        self,
+        source: Pointer,
+        lines: Pointer,
+        masks: Sequence[Mask],
+        sums: Sequence[Value],
+    ) -> Sequence[Value]:
+        """Pack a tap, and return the sums plus its terms."""
+        b, words, n = self.b, self.words, self.n
         full, remainder = b.split(n.depth, words.terms)
         reader = TermReader(b, words, n.columns, n.depth)
 
         def pack(word: Number, sums: list[Value], count: Number | None) -> None:
-            line = target + (word + 1) * self.line_bytes
+            line = lines + word * self.line_bytes
             for j, mask in enumerate(masks):
                 terms = reader.terms(source + j * b.lanes, word, mask, count)
                 address = line + j * self.vector_bytes
@@ -113,7 +178,6 @@ class _Panels:
                 for x in terms if words.offset else ():
                     sums[j] = b.binary("add", sums[j], x)
 
-        sums = [b.filled(0, "int32")] * len(masks)
         with b.accumulate(0, full, 1, sums) as loop:
             pack(loop.index, loop.values, None)
             loop.next(loop.values)
@@ -122,13 +186,9 @@ class _Panels:
             last.next(last.values)
         with b.loop(b.ceil_div(n.depth, words.terms), n.words) as word:
             for j in range(len(masks)):
-                address = target + (word + 1) * self.line_bytes + j * self.vector_bytes
+                address = lines + word * self.line_bytes + j * self.vector_bytes
                 b.store(b.filled(0, "int32"), address, 0, None)
-        for j, total in enumerate(last.values):
-            # The initial sum cancels the effect of the left operand's offset.
-            offset = b.filled(-words.offset, "int32")
-            first = b.binary("mul", total, offset) if words.offset else total
-            b.store(first, target + j * self.vector_bytes, 0, None)
+        return last.values
 
 
 class TermReader:

@@ -68,7 +68,8 @@ class RoundedPlan:
     @property
     def strip_bytes(self) -> int:
         """Return the bytes of the weights of a strip of output channels."""
-        return prod(self.sizes) * self.pixels.blocks * BLOCK_BYTES
+        taps = prod(self.sizes)
+        return self.pixels.initial_bytes + taps * self.pixels.blocks * BLOCK_BYTES
 
     @property
     def weight_bytes(self) -> int:
@@ -88,7 +89,7 @@ class RoundedPlan:
 
         def weights(tap: Tap) -> int:
             number = last - tap.number if self.is_input_grad else tap.number
-            return number * pixels.blocks * BLOCK_BYTES
+            return pixels.initial_bytes + number * pixels.blocks * BLOCK_BYTES
 
         return [
             (weights(t), (t.phase * pixels.grid.size + t.shift) * pixels.pitch)
@@ -161,8 +162,8 @@ class _Correlation:
         self.b, self.plan = b, plan
         self.epilogue = Epilogue.of_table(body, b)
         self.weights = b.next_address()
-        self.sums = b.memory(PANELS * 2 * SPAN, b.filled(0.0, "float32"))
-        self.tiles: Tiles = create_tiles(b)
+        self.sums = b.memory(PANELS * 2 * SPAN, b.filled(0, plan.pixels.sum_dtype))
+        self.tiles: Tiles = create_tiles(b, plan.pixels.instruction)
 
     def group(
         self, group: Number, pixels: Pointer, image: Number, first: Number
@@ -214,7 +215,11 @@ class _Correlation:
         """Sum all taps and channels at some positions."""
         plan = self.plan
         pitch = plan.pixels.pitch
-        self.tiles.clear(4)
+        if plan.pixels.initial_bytes:
+            # Every row of a tile starts with the same sums.
+            self.tiles.load_sums([weights, weights + plan.strip_bytes] * 2, 0)
+        else:
+            self.tiles.clear(4)
         for (pixel_offset, weight_offset), run in runs:
             row, column = x + pixel_offset, weights + weight_offset
             self.tiles.sum_up(
@@ -252,10 +257,11 @@ class _Correlation:
                 exists = (
                     is_inside if exists is None else b.binary("and", exists, is_inside)
                 )
-        with b.when(exists or Value("true", "bool")):
+        pixels = self.plan.pixels
+        with b.when(exists or Value("true", "bool")), b.of_lanes(pixels.lanes):
             for column, mask in self._vectors(columns):
                 start = sums + (column - columns[0]) * _ITEM
-                value = b.load(start, 0, "float32", mask)
+                value = b.load(start, 0, pixels.sum_dtype, mask)
                 self.epilogue.apply(value, row * width + column, column, mask)
 
     def _vectors(self, columns: Range) -> Iterator[tuple[Number, Mask]]:

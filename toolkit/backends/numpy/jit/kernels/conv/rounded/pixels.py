@@ -1,8 +1,8 @@
-"""Inputs as bfloat16 on a grid: the channels of a cell are contiguous."""
+"""Inputs as bfloat16 or bytes on a grid: the channels of a cell are contiguous."""
 
 from __future__ import annotations
 
-from toolkit.backends.numpy.jit.builder import Number, Pointer
+from toolkit.backends.numpy.jit.builder import Number, Pointer, Range
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.conv.rounded.grid import lines
 from toolkit.backends.numpy.jit.kernels.conv.rounded.layout import (
@@ -11,6 +11,7 @@ from toolkit.backends.numpy.jit.kernels.conv.rounded.layout import (
     clear,
 )
 from toolkit.backends.numpy.jit.kernels.gemm.amx import (
+    BFLOAT16,
     BLOCK_LINES,
     BLOCK_TERMS,
     SPAN,
@@ -24,10 +25,20 @@ from toolkit.definitions.records import record
 class Pixels(Layout):
     """The layout of the channels of cells, padded with zeros to whole blocks."""
 
+    # The dtype of sums, and the lanes of the epilogue.
+    sum_dtype, lanes = "float32", BLOCK_LINES
+    # The terms of a block, and the bytes of initial sums in front of a strip of weights.
+    block_terms, initial_bytes = BLOCK_TERMS, 0
+
+    @property
+    def instruction(self) -> str:
+        """Return the name of the multiplication."""
+        return BFLOAT16
+
     @property
     def blocks(self) -> int:
         """Return the blocks of terms of a cell."""
-        return -(-self.depth // BLOCK_TERMS)
+        return -(-self.depth // self.block_terms)
 
     @property
     def pitch(self) -> int:
@@ -46,32 +57,37 @@ class Pixels(Layout):
             number = line.phase * self.grid.lines + line.index
             address = target + number * (cells * pitch)
             low, high = line.valid_cells
-            clear(b, address, (0, low * pitch))
+            self.fill(b, address, (0, low * pitch))
             with b.loop(low, high) as cell:
-                _pack(b, self, line.source + cell * line.pitch, address + cell * pitch)
-            clear(b, address, (high * pitch, cells * pitch))
+                source = line.source + cell * line.pitch
+                self._pack_cell(b, source, address + cell * pitch)
+            self.fill(b, address, (high * pitch, cells * pitch))
 
+    def fill(self, b: Kernel, address: Pointer, byte_range: Range) -> None:
+        """Store cells of the padding."""
+        clear(b, address, byte_range)
 
-def _pack(b: Kernel, pixels: Pixels, source: Pointer, target: Pointer) -> None:
-    """Round the channels of one input."""
-    full_blocks, remainder = divmod(pixels.depth, BLOCK_TERMS)
-    with b.loop(0, full_blocks) as block:
-        x, y = source + block * BLOCK_TERMS, target + block * TILE_ROW_BYTES
-        _block(b, pixels.dtype, (x, y), BLOCK_TERMS)
-    if remainder:
-        x, y = source + full_blocks * BLOCK_TERMS, target + full_blocks * TILE_ROW_BYTES
-        _block(b, pixels.dtype, (x, y), remainder)
+    def _pack_cell(self, b: Kernel, source: Pointer, target: Pointer) -> None:
+        """Pack the channels of one input."""
+        terms = self.block_terms
+        full_blocks, remainder = divmod(self.depth, terms)
+        with b.loop(0, full_blocks) as block:
+            x, y = source + block * terms, target + block * TILE_ROW_BYTES
+            self.pack_block(b, x, y, terms)
+        if remainder:
+            x, y = source + full_blocks * terms, target + full_blocks * TILE_ROW_BYTES
+            self.pack_block(b, x, y, remainder)
 
-
-def _block(
-    b: Kernel, dtype: str, addresses: tuple[Pointer, Pointer], count: int
-) -> None:
-    """Round a block, of which `count` channels are valid."""
-    source, target = addresses
-    low, high = (
-        b.load(source, start, dtype, b.existing(min(count - start, BLOCK_LINES)))
-        if start < count
-        else b.filled(0, dtype)
-        for start in (0, BLOCK_LINES)
-    )
-    b.store(pack_bfloat16(b, low, high), target, 0, None)
+    def pack_block(
+        self, b: Kernel, source: Pointer, target: Pointer, count: int
+    ) -> None:
+        """Pack a block, of which `count` channels are valid."""
+        low, high = (
+            b.load(
+                source, start, self.dtype, b.existing(min(count - start, BLOCK_LINES))
+            )
+            if start < count
+            else b.filled(0, self.dtype)
+            for start in (0, BLOCK_LINES)
+        )
+        b.store(pack_bfloat16(b, low, high), target, 0, None)

@@ -1,0 +1,206 @@
+"""Lowering of integer convolutions to AMX tiles.
+
+The images are bytes on a grid, on which each tap is a shift. The kernel is that of
+convolutions in bfloat16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+from toolkit.backends.numpy.jit.builder import Pointer, Range
+from toolkit.backends.numpy.jit.calls import Lowered, Reference, partition
+from toolkit.backends.numpy.jit.code import Code
+from toolkit.backends.numpy.jit.epilogue import BodyStructure
+from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.conv.geometry import Window, sweeps
+from toolkit.backends.numpy.jit.kernels.conv.problem import correlation_windows
+from toolkit.backends.numpy.jit.kernels.conv.rounded.correlation import (
+    RoundedPlan,
+    emit_rounded_correlation,
+    emit_rounded_panels,
+)
+from toolkit.backends.numpy.jit.kernels.conv.rounded.grid import grid_of
+from toolkit.backends.numpy.jit.kernels.conv.rounded.layout import pack_images
+from toolkit.backends.numpy.jit.kernels.conv.rounded.pixels import Pixels
+from toolkit.backends.numpy.jit.kernels.gemm.amx import (
+    BLOCK_LINES,
+    INT8,
+    PANELS,
+    SPAN,
+    TILE_ROW_BYTES,
+    UINT8,
+)
+from toolkit.backends.numpy.jit.kernels.gemm.call_list import CallList, body_call
+from toolkit.backends.numpy.jit.kernels.integer.lower import TILE_SPEEDUP
+from toolkit.backends.numpy.jit.kernels.integer.pack import (
+    WORD_BYTES,
+    PanelNumbers,
+    pack_panels,
+)
+from toolkit.backends.numpy.jit.kernels.integer.words import Words, as_int8
+from toolkit.backends.numpy.jit.processor import current
+from toolkit.definitions.records import record
+from toolkit.ir import Graph
+from toolkit.plans.loops.planner import TASKS
+from toolkit.plans.operands import Operand, contiguous
+
+# The least FLOPs of a part of an image, and the most taps: their code is unrolled.
+_TASK_FLOPS, _MAX_TAPS = 1 << 26, 32
+
+
+@record
+class BytePixels(Pixels):
+    """The layout of the channels of cells, with any values up to whole blocks.
+
+    Attributes:
+        fill_value: the value of the padding.
+    """
+
+    fill_value: int = 0
+
+    # Processors pack two vectors into bytes as quickly as one.
+    sum_dtype, lanes = "int32", 2 * BLOCK_LINES
+    block_terms, initial_bytes = TILE_ROW_BYTES, TILE_ROW_BYTES
+
+    @property
+    def instruction(self) -> str:
+        """Return the name of the multiplication."""
+        return INT8 if self.dtype == "int8" else UINT8
+
+    def fill(self, b: Kernel, address: Pointer, byte_range: Range) -> None:
+        """Store cells of the padding."""
+        value = b.filled(as_int8(self.fill_value), "int8")
+        with b.of_lanes(TILE_ROW_BYTES), b.loop(*byte_range, TILE_ROW_BYTES) as i:
+            value = b.filled(as_int8(self.fill_value), "int8")
+            b.store(value, address + i, 0, None)
+
+    def pack_block(
+        self, b: Kernel, source: Pointer, target: Pointer, count: int
+    ) -> None:
+        """Copy a block, of which `count` channels are valid."""
+        with b.of_lanes(TILE_ROW_BYTES):
+            b.store(b.load(source, 0, "int8", b.existing(count)), target, 0, None)
+
+
+def lower_tiled(body: Graph, a: int, b: int, images: Operand) -> Lowered | None:
+    """Return the calls of a convolution with one group, or None if tiles are slower.
+
+    Args:
+        body: the convolution and its epilogue.
+        a, b: the inputs that are the images and the weights.
+        images: the images.
+    """
+    processor = current()
+    if not (processor.has_tiles and processor.has("amx-int8")):
+        return None
+    lowering = _TiledConvolution(body, a, b, images)
+    return lowering.lower() if lowering.is_faster else None
+
+
+class _TiledConvolution:
+    """Collects the calls of a convolution."""
+
+    def __init__(self, body: Graph, a: int, b: int, images: Operand) -> None:
+        self.body, self.a, self.b = body, a, b
+        self.steps = CallList()
+        anchor = body.nodes[0]
+        result, weights = anchor.outputs[0].spec, body.inputs[b].spec
+        *size, self.depth, self.width = weights.shape
+        windows = correlation_windows(anchor.attrs, size, images, result)
+        shape = images.spec.shape
+        self.batch: int = shape[0]
+        (first, *others) = windows
+        if not others and first.is_trivial:
+            # The pixels of all images are consecutive.
+            extent, self.batch = self.batch * first.extent, 1
+            windows = (replace(first, extent=extent, out=extent),)
+        self.image_elements: int = prod(shape) // max(1, self.batch)
+        self.windows: tuple[Window, ...] = windows
+        self.dtype: str = images.spec.dtype
+        self.offset: int = anchor.attrs["offset"]
+        self.terms: int = prod(size) * self.depth * prod(result.shape)
+        self.plan = self._plan()
+
+    @property
+    def is_faster(self) -> bool:
+        """Return whether tiles take less time than vectors."""
+        plan = self.plan
+        if not self.terms or prod(plan.sizes) > _MAX_TAPS:
+            return False
+        pixels, grid = plan.pixels, plan.pixels.grid
+        positions = grid.part_count * grid.part_size * grid.steps[0]
+        rows = -(-positions // SPAN) * SPAN * self.batch * prod(plan.sizes)
+        in_blocks = rows * pixels.blocks * pixels.block_terms * plan.panels * SPAN
+        return in_blocks < TILE_SPEEDUP * self.terms
+
+    def _plan(self) -> RoundedPlan:
+        count = self.windows[0].out
+        plan = self._plan_of(count)
+        self.is_prepacked: bool = plan.weight_bytes > current().cache_bytes // 2
+        if self.is_prepacked:
+            return plan
+        batch = max(1, self.batch)
+        parts = -(-plan.pixels.nbytes // (current().cache_bytes // 4))
+        parts = max(parts, min(-(-TASKS // batch), 2 * self.terms // batch // _TASK_FLOPS))
+        return self._plan_of(-(-count // max(1, min(count, parts))))
+
+    def _plan_of(self, part_size: int) -> RoundedPlan:
+        """Return the plan for parts of `part_size` positions along the first axis."""
+        axes = sweeps(self.windows, False)
+        pixels = BytePixels(grid_of(axes, part_size), self.depth, self.dtype, self.offset)
+        sizes = tuple(window.size for window in self.windows)
+        plan = RoundedPlan(pixels, axes, sizes, False, self.width, 1)
+        panels_in_cache = current().cache_bytes // 2 // (2 * plan.strip_bytes)
+        return replace(plan, group=max(1, min(panels_in_cache, PANELS, plan.panels)))
+
+    def lower(self) -> Lowered:
+        """Return all calls, in order."""
+        plan, pixels, images = self.plan, self.plan.pixels, ("in", self.a)
+        strips, body = self._pack_weights(), BodyStructure(self.body)
+        if not self.is_prepacked:
+            rows = self.batch * pixels.grid.part_count
+            memory = self.steps.allocate(-(-rows // partition(rows)) * pixels.nbytes)
+            code = Code(emit_rounded_correlation, body, plan)
+            self._correlate(code, (strips, images, memory), (self.image_elements,), rows)
+            return self.steps.lower()
+        spec = self.body.inputs[self.a].spec
+        operand = contiguous(spec.with_shape((self.batch, self.image_elements)))
+        packed = pack_images(self.steps, pixels, operand, images)
+        images_per_row = -(-self.batch // min(self.batch, -(-TASKS // plan.groups)))
+        image_groups = -(-self.batch // images_per_row)
+        code = Code(emit_rounded_panels, body, plan)
+        numbers = self.batch, images_per_row, image_groups
+        self._correlate(code, (strips, packed), numbers, plan.groups * image_groups)
+        return self.steps.lower()
+
+    def _correlate(
+        self,
+        code: Code,
+        operands: Sequence[Reference],
+        numbers: tuple[int, ...],
+        rows: int,
+    ) -> None:
+        """Append the call that computes the body's outputs."""
+        grain = partition(rows)
+        flops = 2 * self.terms
+        self.steps.append(
+            body_call(code, self.body, operands, numbers, rows, grain, flops)
+        )
+
+    def _pack_weights(self) -> Reference:
+        """Append the call that packs the weights, and return their destination."""
+        plan = self.plan
+        words = plan.pixels.blocks * TILE_ROW_BYTES // WORD_BYTES
+        strips = self.steps.allocate(plan.weight_bytes)
+        numbers = PanelNumbers(
+            self.width, self.depth, words, plan.strip_bytes, prod(plan.sizes)
+        )
+        operands = ("in", self.b), strips
+        call = pack_panels(
+            Words(4, self.offset), BLOCK_LINES, 1, numbers, operands, plan.weight_bytes
+        )
+        self.steps.append(call)
+        return strips
