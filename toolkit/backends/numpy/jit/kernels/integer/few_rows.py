@@ -1,6 +1,7 @@
 """Integer products of few rows, whose matrix is read once, in order, without packing.
 
-Packing would take longer than the product: terms become words in registers.
+Packing would take longer than the product: terms become words in registers. The sums of
+all columns of a panel are in memory, in the cache.
 """
 
 from __future__ import annotations
@@ -8,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from toolkit.backends.numpy.jit.builder import Mask, Number, Value
+from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.epilogue import BodyStructure, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.kernels.integer.pack import WORD_BYTES, TermReader
+from toolkit.backends.numpy.jit.kernels.integer.interleave import (
+    interleave_rows,
+    order_columns,
+)
+from toolkit.backends.numpy.jit.kernels.integer.pack import WORD_BYTES
 from toolkit.backends.numpy.jit.kernels.integer.words import Words
+from toolkit.backends.numpy.jit.processor import current
 from toolkit.definitions.records import record
-
-# Words of a row per iteration.
-_TOGETHER = 2
 
 
 @record
@@ -36,6 +39,11 @@ class FewRowsPlan:
     a: int
     b: int
 
+    @property
+    def chunk(self) -> int:
+        """Return the columns that are multiplied together."""
+        return self.lanes * self.words.terms
+
 
 class FewRowsNumbers(NamedTuple):
     """The numbers after the addresses in the table.
@@ -43,13 +51,15 @@ class FewRowsNumbers(NamedTuple):
     Attributes:
         columns, depth: extents of the matrix.
         row_bytes: the bytes of a row of words of the left operand.
-        width: the columns of a panel.
+        width: the columns of a panel, which are whole chunks.
+        padded_columns: the columns as whole chunks.
     """
 
     columns: Any
     depth: Any
     row_bytes: Any
     width: Any
+    padded_columns: Any
 
 
 def emit_few_rows(plan: FewRowsPlan, body: BodyStructure) -> Kernel:
@@ -64,7 +74,11 @@ def emit_few_rows(plan: FewRowsPlan, body: BodyStructure) -> Kernel:
 
 
 class _FewRows:
-    """Emits the function."""
+    """Emits the function.
+
+    A chunk of columns is as wide as a vector of bytes. The words of a chunk that are
+    multiplied together fill half of the registers.
+    """
 
     def __init__(self, b: Kernel, plan: FewRowsPlan, body: BodyStructure) -> None:
         self.b, self.plan = b, plan
@@ -73,23 +87,22 @@ class _FewRows:
         self.a, self.matrix = bases[plan.a], bases[plan.b]
         self.words, self.sums = b.next_address(), b.next_address()
         n = self.n = b.next_entries(FewRowsNumbers)
-        # The offset applies to the matrix: it is read only once, and the rows are
-        # short.
-        offset = plan.words.offset
-        self.reader = TermReader(b, plan.words, n.columns, n.depth, offset)
+        self.chunk: int = plan.chunk
+        self.together: int = current().registers // 2 // plan.words.terms
+        self.line: Number = n.padded_columns * WORD_BYTES
 
     def write(self) -> None:
         """Emit the loop over panels: initial sums, words, and the epilogue."""
         b, n = self.b, self.n
         terms = self.plan.words.terms
         full, remainder = b.split(n.depth, terms)
-        pairs = b.whole_vectors(0, full, _TOGETHER)
+        together = b.whole_vectors(0, full, self.together)
         with b.loop(b.low, b.high) as panel:
             first, end = b.tile_range(panel, n.width, n.columns)
             self._start(first, end)
-            with b.loop(0, pairs, _TOGETHER) as word:
-                self._add([word + i for i in range(_TOGETHER)], first, end)
-            with b.loop(pairs, full) as word:
+            with b.loop(0, together, self.together) as word:
+                self._add([word + i for i in range(self.together)], first, end)
+            with b.loop(together, full) as word:
                 self._add([word], first, end)
             with b.when(b.compare("ne", remainder, 0)):
                 self._add([full], first, end, remainder)
@@ -98,17 +111,34 @@ class _FewRows:
     def _start(self, first: Number, end: Number) -> None:
         """Store the initial sums, which cancel the effect of the offset."""
         b, n = self.b, self.n
-        for i in range(self.plan.rows):
-            total = b.int64(0)
+        for row in range(self.plan.rows):
+            start = b.filled(0, "int32")
             if self.plan.words.offset:
-                with b.accumulate(0, n.depth, 1, [total]) as loop:
-                    x = b.integer_at(self.a + (loop.index + i * n.depth), "int8")
-                    loop.next([loop.index_of(0) + x])
-                scaled = loop.index_of(0) * -self.plan.words.offset
-                total = b.int64(scaled)
-            start = b.splat(b.convert("trunc", total, "int32"))
-            for column, mask in b.run(first, end):
-                b.store(start, self.sums, column + i * n.columns, mask)
+                start = self._row_offset(self.a + n.depth * row)
+            with b.loop(first, end, self.chunk) as column:
+                for i in range(0, self.chunk, b.lanes):
+                    b.store(start, self._sums_of(row, column), i, None)
+
+    def _row_offset(self, row: Pointer) -> Value:
+        """Return minus the offset times the sum of a row of terms."""
+        b, n = self.b, self.n
+
+        def term(at: Number, mask: Mask) -> Value:
+            return b.convert("sext", b.load(row, at, "int8", mask), "int32")
+
+        full = b.whole_vectors(0, n.depth, b.lanes)
+        with b.accumulate(0, full, b.lanes, [b.filled(0, "int32")]) as loop:
+            loop.next([b.binary("add", loop.values[0], term(loop.index, None))])
+        last = term(full, b.first_lanes(n.depth - full))
+        lanes = b.binary("add", loop.values[0], last)
+        name = f"@llvm.vector.reduce.add.v{b.lanes}i32"
+        b.declarations.add(f"declare i32 {name}({lanes.type})")
+        total = b.let(f"call i32 {name}({lanes.type} {lanes})", "int32")
+        offset = b.filled(-self.plan.words.offset, "int32")
+        return b.binary("mul", b.splat(total), offset)
+
+    def _sums_of(self, row: int, column: Number) -> Pointer:
+        return self.sums + (self.line * row + column * WORD_BYTES)
 
     def _add(
         self,
@@ -118,39 +148,66 @@ class _FewRows:
         count: Number | None = None,
     ) -> None:
         """Add the products of some words of the rows to the sums of columns."""
-        b, n, words = self.b, self.n, self.plan.words
+        b, words = self.b, self.plan.words
         xs = [
             [self._word(row, number) for number in numbers]
             for row in range(self.plan.rows)
         ]
-        for column, mask in b.run(first, end):
-            ys = [self._column(number, column, mask, count) for number in numbers]
-            for row, factors in enumerate(xs):
-                index = column + row * n.columns
-                total = b.load(self.sums, index, "int32", mask)
-                for x, y in zip(factors, ys, strict=True):
-                    # The first operand of the instruction is the one with an offset.
-                    total = words.multiply_add(b, total, y, x)
-                b.store(total, self.sums, index, mask)
+        lanes = b.lanes
+        with b.of_lanes(self.chunk):
+            for column, mask in b.run(first, end):
+                rows = [self._terms(number, column, mask, count) for number in numbers]
+                with b.of_lanes(lanes):
+                    ys = [interleave_rows(b, terms) for terms in rows]
+                    for row, factors in enumerate(xs):
+                        address = self._sums_of(row, column)
+                        for j in range(len(ys[0])):
+                            total = b.load(address, j * lanes, "int32", None)
+                            for x, y in zip(factors, ys, strict=True):
+                                # The matrix is the operand with an offset.
+                                total = words.multiply_add(b, total, y[j], x)
+                            b.store(total, address, j * lanes, None)
 
     def _word(self, row: int, number: Number) -> Value:
         b = self.b
         address = self.words + (number * WORD_BYTES + row * self.n.row_bytes)
         return b.splat(b.scalar(address, "int32"))
 
-    def _column(
+    def _terms(
         self, number: Number, column: Number, mask: Mask, count: Number | None
-    ) -> Value:
-        terms = self.reader.terms(self.matrix + column, number, mask, count)
-        return self.plan.words.join_terms(self.b, terms)
+    ) -> list[Value]:
+        """Return the terms of a word plus the offset, and 0 from term `count` on."""
+        b, n, words = self.b, self.n, self.plan.words
+        terms = []
+        for i in range(words.terms):
+            row: Number = number * words.terms + i
+            if count is not None:
+                row = b.min(row, n.depth - 1)
+            x = b.load(self.matrix + row * n.columns, column, "int8", mask)
+            x = words.shift_bytes(b, x)
+            if words.terms == 2:
+                x = b.convert("sext", x, "int16")
+            if count is not None:
+                exists = b.compare("sgt", count, i)
+                text = f"select i1 {exists}, {x.type} {x}, {x.type} zeroinitializer"
+                x = b.let(text, x.dtype, b.lanes)
+            terms.append(x)
+        return terms
 
     def _apply_epilogue(self, first: Number, end: Number) -> None:
         """Apply the epilogue to the sums."""
-        b, n = self.b, self.n
+        b, n, lanes = self.b, self.n, self.b.lanes
         for row in range(self.plan.rows):
             row_operands = self.epilogue.of_row(row)
-            for column, mask in b.run(first, end):
-                element = column + row * n.columns
-                value = b.load(self.sums, element, "int32", mask)
-                loaded = {**self.epilogue.columns(column, mask), **row_operands}
-                self.epilogue.apply(value, element, column, mask, loaded)
+            with b.loop(first, end, self.chunk) as start:
+                address = self._sums_of(row, start)
+                mixed = [
+                    b.load(address, i, "int32", None)
+                    for i in range(0, self.chunk, lanes)
+                ]
+                for i, value in enumerate(order_columns(b, mixed)):
+                    column = start + i * lanes
+                    mask = b.first_lanes(end - column)
+                    loaded = {**self.epilogue.columns(column, mask), **row_operands}
+                    element = column + row * n.columns
+                    self.epilogue.apply(value, element, column, mask, loaded)

@@ -56,8 +56,11 @@ from toolkit.plans.operands import Operand
 
 # The least FLOPs of a task.
 TASK_FLOPS = 1 << 23
-# For this number of rows or fewer, the matrix is packed only if the packing is cached.
+# For this number of rows or fewer, the matrix is not packed: the product takes the time
+# to read it.
 _MAX_UNPACKED_ROWS = 4
+# The least columns of a panel that is not packed, if there are more than two panels.
+_UNPACKED_WIDTH = 1536
 # Terms of a row of a tile, and the speedup of tiles over vectors.
 _BLOCK_TERMS, TILE_SPEEDUP = TILE_ROW_BYTES, 3
 
@@ -75,8 +78,9 @@ def lower_matmul_integer(
     if _can_fill_tiles(body.inputs[a].spec.shape, inputs[b].spec.shape[-1]):
         return _TiledLowering(body, a, b).lower()
     lowering = Lowering(body, a, b)
-    is_few = lowering.rows <= _MAX_UNPACKED_ROWS and not inputs[b].is_frozen
-    return lowering.lower_few_rows() if is_few else lowering.lower()
+    if lowering.rows <= _MAX_UNPACKED_ROWS:
+        return lowering.lower_few_rows()
+    return lowering.lower()
 
 
 def _can_fill_tiles(shape: Sequence[int], columns: int) -> bool:
@@ -174,19 +178,23 @@ class Lowering:
 
     def lower_few_rows(self) -> Lowered:
         """Return the calls for few rows: a packed matrix would be read only once."""
-        words = self.steps.allocate(self.rows * self.count * WORD_BYTES)
-        sums = self.steps.allocate(self.rows * self.columns * WORD_BYTES)
-        tasks = max(1, min(TASKS, self.depth * self.columns // TASK_BYTES))
-        # Tasks read whole cache lines.
-        width = -(-self.columns // (tasks * CACHE_LINE)) * CACHE_LINE
         plan = FewRowsPlan(
             self.words, self.plan.tiling.lanes, self.rows, self.a, self.b
         )
+        padded = -(-self.columns // CACHE_LINE) * CACHE_LINE
+        words = self.steps.allocate(self.rows * self.count * WORD_BYTES)
+        sums = self.steps.allocate(self.rows * padded * WORD_BYTES)
+        # Long lines let the hardware prefetch, and tasks read whole cache lines.
+        panels = max(2, min(TASKS, self.columns // _UNPACKED_WIDTH))
+        panels = max(1, min(panels, self.depth * self.columns // TASK_BYTES))
+        width = -(-self.columns // (panels * CACHE_LINE)) * CACHE_LINE
         self.steps.append(self._pack_rows(words, replace(self.words, offset=0)))
         multiply = Call(
             Code(emit_few_rows, plan, BodyStructure(self.body)),
             (*operands_of(self.body), words, sums),
-            FewRowsNumbers(self.columns, self.depth, self.count * WORD_BYTES, width),
+            FewRowsNumbers(
+                self.columns, self.depth, self.count * WORD_BYTES, width, padded
+            ),
             -(-self.columns // width),
             flops=self.flops,
             nbytes=self.depth * self.columns,

@@ -195,26 +195,23 @@ class TermReader:
     """Loads vectors of columns of the right operand, the terms of a word at a time."""
 
     def __init__(
-        self, b: Kernel, words: Words, columns: Number, depth: Number, offset: int = 0
+        self, b: Kernel, words: Words, columns: Number, depth: Number
     ) -> None:
         self.b = b
         self.count: int = words.terms
         self.columns, self.depth = columns, depth
-        self.offset = offset
 
     def terms(
         self, source: Pointer, word: Number, mask: Mask, count: Number | None = None
     ) -> list[Value]:
-        """Return the terms of a word plus the offset, and 0 from term `count` on."""
+        """Return the terms of a word, and 0 from term `count` on."""
         b, terms = self.b, []
         for i in range(self.count):
             row: Number = word * self.count + i
             if count is not None:
                 row = b.min(row, self.depth - 1)
             x = b.load(source + row * self.columns, 0, "int8", mask)
-            if self.offset:
-                x = b.binary("xor", x, b.constant(-128, x))
-            x = b.convert("zext" if self.offset else "sext", x, "int32")
+            x = b.convert("sext", x, "int32")
             if count is not None:
                 exists = b.compare("sgt", count, i)
                 text = f"select i1 {exists}, {x.type} {x}, {x.type} zeroinitializer"
