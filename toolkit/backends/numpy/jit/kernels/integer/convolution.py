@@ -34,7 +34,7 @@ from toolkit.backends.numpy.jit.kernels.integer.patches import (
     patch_numbers,
 )
 from toolkit.backends.numpy.jit.kernels.integer.tiled_convolution import lower_tiled
-from toolkit.backends.numpy.jit.kernels.integer.words import Words, words_of
+from toolkit.backends.numpy.jit.kernels.integer.words import words_of
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.ir import Graph
 from toolkit.plans.loops.planner import TASKS
@@ -107,11 +107,8 @@ class _Convolution(Lowering):
             self._lower_blocks() if self.rows >= _MIN_BLOCKED_ROWS else super().lower()
         )
 
-    def _pack_rows(self, destination: Reference, words: Words | None = None) -> Call:
-        """Return the call that packs the patch of each output position.
-
-        The patches define the format, so that `words` is not used.
-        """
+    def _pack_rows(self, destination: Reference) -> Call:
+        """Return the call that packs the patch of each output position."""
         nbytes = self.rows * self.count * WORD_BYTES
         return Call(
             Code(emit_pack_patches, self.patches),

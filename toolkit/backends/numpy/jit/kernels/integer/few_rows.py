@@ -1,7 +1,9 @@
 """Integer products of few rows, whose matrix is read once, in order, without packing.
 
 Packing would take longer than the product: terms become words in registers. The sums of
-all columns of a panel are in memory, in the cache.
+all columns of a panel are in memory, in the cache. The terms are divided into segments,
+and the terms of a word are from several segments. So each segment is read from its
+start to its end, which the hardware can prefetch.
 """
 
 from __future__ import annotations
@@ -44,29 +46,72 @@ class FewRowsPlan:
         """Return the columns that are multiplied together."""
         return self.lanes * self.words.terms
 
+    @property
+    def segments(self) -> int:
+        """Return the number of segments: their terms fill half of the registers."""
+        return current().registers // 2
+
+    @property
+    def term_bytes(self) -> int:
+        """Return the bytes of a term in a word."""
+        return WORD_BYTES // self.words.terms
+
 
 class FewRowsNumbers(NamedTuple):
     """The numbers after the addresses in the table.
 
     Attributes:
         columns, depth: extents of the matrix.
-        row_bytes: the bytes of a row of words of the left operand.
+        segment: the terms of a segment.
         width: the columns of a panel, which are whole chunks.
         padded_columns: the columns as whole chunks.
     """
 
     columns: Any
     depth: Any
-    row_bytes: Any
+    segment: Any
     width: Any
     padded_columns: Any
+
+
+class SpreadNumbers(NamedTuple):
+    """The numbers after the addresses in the table: terms of a row and of a segment."""
+
+    depth: Any
+    segment: Any
+
+
+def emit_spread_rows(plan: FewRowsPlan) -> Kernel:
+    """Emit the function that packs rows: the first term of each segment, and so on.
+
+    The table holds the addresses of the rows and of the words, and `SpreadNumbers`.
+    """
+    b = Kernel(1)
+    source, target = b.next_address(), b.next_address()
+    n = b.next_entries(SpreadNumbers)
+    kind = "int8" if plan.term_bytes == 1 else "int16"
+    with b.loop(b.low, b.high) as row, b.loop(0, plan.segments) as segment:
+        first = b.min(segment * n.segment, n.depth)
+        count = b.min(n.segment, n.depth - first)
+        x = source + row * n.depth + first
+        y = target + (row * n.segment * plan.segments + segment) * plan.term_bytes
+
+        def put(value: Value, place: Number, y: Pointer = y) -> None:
+            b.put_scalar(value, y + place * (plan.segments * plan.term_bytes))
+
+        with b.loop(0, count) as place:
+            term = b.scalar(x + place, "int8")
+            put(term if kind == "int8" else b.convert("sext", term, kind), place)
+        with b.loop(count, n.segment) as place:
+            put(Value("0", kind), place)
+    return b
 
 
 def emit_few_rows(plan: FewRowsPlan, body: BodyStructure) -> Kernel:
     """Emit the function that computes panels of columns.
 
-    The table holds the addresses of the body's inputs and outputs, of the rows as words
-    without an offset, and of the memory for sums, then `FewRowsNumbers`.
+    The table holds the addresses of the body's inputs and outputs, of the result of
+    `emit_spread_rows`, and of the memory for sums, then `FewRowsNumbers`.
     """
     b = Kernel(plan.lanes)
     _FewRows(b, plan, body).write()
@@ -76,8 +121,7 @@ def emit_few_rows(plan: FewRowsPlan, body: BodyStructure) -> Kernel:
 class _FewRows:
     """Emits the function.
 
-    A chunk of columns is as wide as a vector of bytes. The words of a chunk that are
-    multiplied together fill half of the registers.
+    A chunk of columns is as wide as a vector of bytes.
     """
 
     def __init__(self, b: Kernel, plan: FewRowsPlan, body: BodyStructure) -> None:
@@ -88,24 +132,16 @@ class _FewRows:
         self.words, self.sums = b.next_address(), b.next_address()
         n = self.n = b.next_entries(FewRowsNumbers)
         self.chunk: int = plan.chunk
-        self.together: int = current().registers // 2 // plan.words.terms
         self.line: Number = n.padded_columns * WORD_BYTES
 
     def write(self) -> None:
-        """Emit the loop over panels: initial sums, words, and the epilogue."""
+        """Emit the loop over panels: initial sums, products, and the epilogue."""
         b, n = self.b, self.n
-        terms = self.plan.words.terms
-        full, remainder = b.split(n.depth, terms)
-        together = b.whole_vectors(0, full, self.together)
         with b.loop(b.low, b.high) as panel:
             first, end = b.tile_range(panel, n.width, n.columns)
             self._start(first, end)
-            with b.loop(0, together, self.together) as word:
-                self._add([word + i for i in range(self.together)], first, end)
-            with b.loop(together, full) as word:
-                self._add([word], first, end)
-            with b.when(b.compare("ne", remainder, 0)):
-                self._add([full], first, end, remainder)
+            with b.loop(0, n.segment) as place:
+                self._add(place, first, end)
             self._apply_epilogue(first, end)
 
     def _start(self, first: Number, end: Number) -> None:
@@ -140,59 +176,55 @@ class _FewRows:
     def _sums_of(self, row: int, column: Number) -> Pointer:
         return self.sums + (self.line * row + column * WORD_BYTES)
 
-    def _add(
-        self,
-        numbers: Sequence[Number],
-        first: Number,
-        end: Number,
-        count: Number | None = None,
-    ) -> None:
-        """Add the products of some words of the rows to the sums of columns."""
-        b, words = self.b, self.plan.words
+    def _add(self, place: Number, first: Number, end: Number) -> None:
+        """Add the products of a term of each segment to the sums of columns."""
+        b, plan = self.b, self.plan
+        terms, lanes = plan.words.terms, b.lanes
+        lines = [self._line(place, segment) for segment in range(plan.segments)]
         xs = [
-            [self._word(row, number) for number in numbers]
-            for row in range(self.plan.rows)
+            [self._word(row, place, word) for word in range(plan.segments // terms)]
+            for row in range(plan.rows)
         ]
-        lanes = b.lanes
-        with b.of_lanes(self.chunk):
+        with b.of_lanes(plan.chunk):
             for column, mask in b.run(first, end):
-                rows = [self._terms(number, column, mask, count) for number in numbers]
+                loaded = [self._terms(line, column, mask) for line in lines]
                 with b.of_lanes(lanes):
-                    ys = [interleave_rows(b, terms) for terms in rows]
+                    ys = [
+                        interleave_rows(b, loaded[i : i + terms])
+                        for i in range(0, plan.segments, terms)
+                    ]
                     for row, factors in enumerate(xs):
-                        address = self._sums_of(row, column)
-                        for j in range(len(ys[0])):
-                            total = b.load(address, j * lanes, "int32", None)
-                            for x, y in zip(factors, ys, strict=True):
-                                # The matrix is the operand with an offset.
-                                total = words.multiply_add(b, total, y[j], x)
-                            b.store(total, address, j * lanes, None)
+                        self._add_words(self._sums_of(row, column), factors, ys)
 
-    def _word(self, row: int, number: Number) -> Value:
+    def _add_words(
+        self, sums: Pointer, xs: Sequence[Value], ys: Sequence[Sequence[Value]]
+    ) -> None:
+        """Add the products of words of a row to the sums of a chunk."""
         b = self.b
-        address = self.words + (number * WORD_BYTES + row * self.n.row_bytes)
-        return b.splat(b.scalar(address, "int32"))
+        for i in range(len(ys[0])):
+            total = b.load(sums, i * b.lanes, "int32", None)
+            for x, y in zip(xs, ys, strict=True):
+                # The matrix is the operand with an offset.
+                total = self.plan.words.multiply_add(b, total, y[i], x)
+            b.store(total, sums, i * b.lanes, None)
 
-    def _terms(
-        self, number: Number, column: Number, mask: Mask, count: Number | None
-    ) -> list[Value]:
-        """Return the terms of a word plus the offset, and 0 from term `count` on."""
-        b, n, words = self.b, self.n, self.plan.words
-        terms = []
-        for i in range(words.terms):
-            row: Number = number * words.terms + i
-            if count is not None:
-                row = b.min(row, n.depth - 1)
-            x = b.load(self.matrix + row * n.columns, column, "int8", mask)
-            x = words.shift_bytes(b, x)
-            if words.terms == 2:
-                x = b.convert("sext", x, "int16")
-            if count is not None:
-                exists = b.compare("sgt", count, i)
-                text = f"select i1 {exists}, {x.type} {x}, {x.type} zeroinitializer"
-                x = b.let(text, x.dtype, b.lanes)
-            terms.append(x)
-        return terms
+    def _line(self, place: Number, segment: int) -> Pointer:
+        """Return the address of a row of the matrix. Terms after the end are 0."""
+        n = self.n
+        term = self.b.min(place + n.segment * segment, n.depth - 1)
+        return self.matrix + term * n.columns
+
+    def _word(self, row: int, place: Number, word: int) -> Value:
+        b, n = self.b, self.n
+        count = self.plan.segments // self.plan.words.terms
+        number = (place + n.segment * row) * count + word
+        return b.splat(b.scalar(self.words + number * WORD_BYTES, "int32"))
+
+    def _terms(self, line: Pointer, column: Number, mask: Mask) -> Value:
+        """Return a term of each column plus the offset."""
+        b, words = self.b, self.plan.words
+        x = words.shift_bytes(b, b.load(line, column, "int8", mask))
+        return x if words.terms == 4 else b.convert("sext", x, "int16")
 
     def _apply_epilogue(self, first: Number, end: Number) -> None:
         """Apply the epilogue to the sums."""

@@ -32,7 +32,9 @@ from toolkit.backends.numpy.jit.kernels.gemm.tiling import Tiling
 from toolkit.backends.numpy.jit.kernels.integer.few_rows import (
     FewRowsNumbers,
     FewRowsPlan,
+    SpreadNumbers,
     emit_few_rows,
+    emit_spread_rows,
 )
 from toolkit.backends.numpy.jit.kernels.integer.pack import (
     TASK_BYTES,
@@ -182,31 +184,38 @@ class Lowering:
             self.words, self.plan.tiling.lanes, self.rows, self.a, self.b
         )
         padded = -(-self.columns // CACHE_LINE) * CACHE_LINE
-        words = self.steps.allocate(self.rows * self.count * WORD_BYTES)
+        segment = -(-self.depth // plan.segments) | 1
+        nbytes = self.rows * segment * plan.segments * plan.term_bytes
+        words = self.steps.allocate(nbytes)
         sums = self.steps.allocate(self.rows * padded * WORD_BYTES)
         # Long lines let the hardware prefetch, and tasks read whole cache lines.
         panels = max(2, min(TASKS, self.columns // _UNPACKED_WIDTH))
         panels = max(1, min(panels, self.depth * self.columns // TASK_BYTES))
         width = -(-self.columns // (panels * CACHE_LINE)) * CACHE_LINE
-        self.steps.append(self._pack_rows(words, replace(self.words, offset=0)))
+        spread = Call(
+            Code(emit_spread_rows, plan),
+            (("in", self.a), words),
+            SpreadNumbers(self.depth, segment),
+            self.rows,
+            self.rows,
+            nbytes=self.rows * self.depth + nbytes,
+        )
         multiply = Call(
             Code(emit_few_rows, plan, BodyStructure(self.body)),
             (*operands_of(self.body), words, sums),
-            FewRowsNumbers(
-                self.columns, self.depth, self.count * WORD_BYTES, width, padded
-            ),
+            FewRowsNumbers(self.columns, self.depth, segment, width, padded),
             -(-self.columns // width),
             flops=self.flops,
             nbytes=self.depth * self.columns,
         )
+        self.steps.append(spread)
         self.steps.append(multiply)
         return self.steps.lower()
 
-    def _pack_rows(self, destination: Reference, words: Words | None = None) -> Call:
-        words = words or self.words
+    def _pack_rows(self, destination: Reference) -> Call:
         nbytes = self.rows * (self.depth + self.count * WORD_BYTES)
         return Call(
-            Code(emit_pack_rows, words, self.plan.tiling.lanes),
+            Code(emit_pack_rows, self.words, self.plan.tiling.lanes),
             (("in", self.a), destination),
             RowNumbers(self.depth, self.count * WORD_BYTES),
             self.rows,
