@@ -14,7 +14,9 @@ from toolkit.backends.numpy.jit.calls import (
 )
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import BodyStructure
+from toolkit.backends.numpy.jit.kernels.gemm.call_list import CallList
 from toolkit.backends.numpy.jit.kernels.gemm.problem import contiguous_factors
+from toolkit.backends.numpy.jit.kernels.integer.words import Words
 from toolkit.backends.numpy.jit.kernels.matmul.few_int4 import (
     FewInt4Numbers,
     FewInt4Plan,
@@ -22,6 +24,17 @@ from toolkit.backends.numpy.jit.kernels.matmul.few_int4 import (
     emit_runs,
     max_rows,
     runs_bytes,
+)
+from toolkit.backends.numpy.jit.kernels.matmul.few_int4_dots import (
+    DIGITS,
+    Int4DotsNumbers,
+    Int4DotsPlan,
+    digit_bytes,
+    emit_digits,
+    emit_int4_dots,
+    int4_words,
+    run_bytes,
+    segments_of,
 )
 from toolkit.backends.numpy.jit.kernels.matmul.lower import Lowering
 from toolkit.backends.numpy.jit.kernels.matmul.problem import Problem
@@ -31,11 +44,11 @@ from toolkit.backends.numpy.jit.processor import current
 from toolkit.ir import Graph
 from toolkit.plans.loops.iteration_space import index_problem
 from toolkit.plans.loops.planner import TASKS
-from toolkit.plans.operands import Operand, align_up
+from toolkit.plans.operands import Operand
 from toolkit.plans.rules import rules
 
-# The least bytes of the matrix in a task.
-_TASK_BYTES = 1 << 17
+# The least bytes of the matrix in a task, and the least columns of a panel.
+_TASK_BYTES, _PANEL_COLUMNS = 1 << 17, 1536
 
 
 def lower_matmul_int4(
@@ -84,6 +97,34 @@ def _lower_few_int4(
         indices: the inputs that are the operands.
         extents: rows, depth and columns.
     """
+    depth = extents[1]
+    size = runs_bytes(depth)
+    steps = CallList()
+    runs = steps.allocate(size)
+    list_runs = Call(
+        Code(emit_runs),
+        (("in", indices[4]), runs),
+        (depth,),
+        1,
+        nbytes=4 * depth + size,
+        prepares=size,
+    )
+    steps.append(list_runs)
+    words = int4_words(current())
+    if words is None:
+        steps.append(_multiply_floats(body, indices, extents, runs))
+    else:
+        _append_dots(steps, body, indices, extents, runs, words)
+    return steps.lower()
+
+
+def _multiply_floats(
+    body: Graph,
+    indices: tuple[int, ...],
+    extents: tuple[int, int, int],
+    runs: Reference,
+) -> Call:
+    """Return the call that multiplies numbers as float32."""
     (a, *factors), (rows, depth, columns) = indices, extents
     packed, scale = (body.inputs[i].spec for i in factors[:2])
     plan = FewInt4Plan(
@@ -94,25 +135,64 @@ def _lower_few_int4(
         a=a,
         factors=tuple(factors),
     )
-    listed: Reference = ("work", 0)
-    size = runs_bytes(depth)
-    list_runs = Call(
-        Code(emit_runs),
-        (("in", factors[3]), listed),
-        (depth,),
-        1,
-        nbytes=4 * depth + size,
-        prepares=size,
-    )
     tasks = max(1, min(TASKS, packed.nbytes // _TASK_BYTES))
     row_columns = -(-columns // (tasks * plan.columns)) * plan.columns
-    multiply = Call(
+    return Call(
         Code(emit_few_int4, plan, BodyStructure(body)),
-        (*operands_of(body), listed, ERROR),
+        (*operands_of(body), runs, ERROR),
         FewInt4Numbers(columns, depth, scale.shape[0], row_columns),
         -(-columns // row_columns),
         flops=2 * rows * depth * columns,
         nbytes=packed.nbytes,
         problem=index_problem("take", 0),
     )
-    return Lowered((list_runs, multiply), align_up(size))
+
+
+def _append_dots(
+    steps: CallList,
+    body: Graph,
+    indices: tuple[int, ...],
+    extents: tuple[int, int, int],
+    runs: Reference,
+    words: Words,
+) -> None:
+    """Append the calls that multiply numbers by digits."""
+    (a, *factors), (rows, depth, columns) = indices, extents
+    packed, scale = (body.inputs[i].spec for i in factors[:2])
+    plan = Int4DotsPlan(
+        words,
+        lanes=current().lanes,
+        segments=segments_of(current()),
+        rows=rows,
+        is_signed=packed.dtype == "int8",
+        a=a,
+        factors=tuple(factors),
+    )
+    digits = steps.allocate(digit_bytes(plan, depth))
+    facts = steps.allocate(run_bytes(plan, depth))
+    steps.append(
+        Call(
+            Code(emit_digits, plan),
+            (("in", a), runs, digits, facts),
+            (depth,),
+            rows,
+            rows,
+            nbytes=2 * rows * depth * 4,
+        )
+    )
+    padded = -(-columns // plan.chunk) * plan.chunk
+    sums = steps.allocate(rows * DIGITS * padded * 4)
+    totals = steps.allocate(rows * padded * 4)
+    panels = max(1, min(TASKS, columns // _PANEL_COLUMNS))
+    width = -(-columns // (panels * plan.chunk)) * plan.chunk
+    steps.append(
+        Call(
+            Code(emit_int4_dots, plan, BodyStructure(body)),
+            (*operands_of(body), runs, digits, facts, sums, totals, ERROR),
+            Int4DotsNumbers(columns, depth, scale.shape[0], width, padded),
+            -(-columns // width),
+            flops=2 * rows * depth * columns,
+            nbytes=packed.nbytes,
+            problem=index_problem("take", 0),
+        )
+    )
