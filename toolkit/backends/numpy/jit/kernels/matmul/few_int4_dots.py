@@ -319,6 +319,8 @@ class _Int4Dots(_Runs):
         first, end = columns
         with b.of_lanes(_TERMS * lanes):
             for byte, mask in b.run(first // 2, b.ceil_div(end, 2)):
+                for line in lines:
+                    b.prefetch(line + (self.line + byte))
                 loaded = [b.load(line, byte, "int8", mask) for line in lines]
                 with b.of_lanes(lanes):
                     self._add_chunk(byte * 2, loaded, xs)
