@@ -22,6 +22,10 @@ from toolkit.backends.numpy.jit.kernels.integer.pack import WORD_BYTES
 from toolkit.backends.numpy.jit.kernels.integer.words import Words
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.definitions.records import record
+from toolkit.plans.loops.planner import TASKS
+
+# The least columns of a panel, and the least bytes of a section of it.
+_PANEL_COLUMNS, _SECTION_BYTES = 3072, 1 << 19
 
 
 @record
@@ -32,14 +36,13 @@ class FewRowsPlan:
         words: the format of the terms.
         lanes: of a vector of sums.
         rows: of the product.
-        a, b: the inputs of the body that are the operands.
+        a: the input of the body that is the left operand.
     """
 
     words: Words
     lanes: int
     rows: int
     a: int
-    b: int
 
     @property
     def chunk(self) -> int:
@@ -48,8 +51,11 @@ class FewRowsPlan:
 
     @property
     def segments(self) -> int:
-        """Return the number of segments: their terms fill half of the registers."""
-        return current().registers // 2
+        """Return the number of segments: their terms fill a quarter of the registers.
+
+        The hardware does not prefetch many more.
+        """
+        return current().registers // 4
 
     @property
     def term_bytes(self) -> int:
@@ -65,6 +71,7 @@ class FewRowsNumbers(NamedTuple):
         segment: the terms of a segment.
         width: the columns of a panel, which are whole chunks.
         padded_columns: the columns as whole chunks.
+        sections: the number of sections of all segments, each with sums of its own.
     """
 
     columns: Any
@@ -72,6 +79,16 @@ class FewRowsNumbers(NamedTuple):
     segment: Any
     width: Any
     padded_columns: Any
+    sections: Any
+
+
+def divide_matrix(columns: int, nbytes: int) -> tuple[int, int]:
+    """Return the panels of a matrix, and the sections of each, for tasks.
+
+    Long lines let the hardware prefetch.
+    """
+    panels = max(1, min(TASKS, columns // _PANEL_COLUMNS))
+    return panels, max(1, min(TASKS // panels, nbytes // panels // _SECTION_BYTES))
 
 
 class SpreadNumbers(NamedTuple):
@@ -107,71 +124,64 @@ def emit_spread_rows(plan: FewRowsPlan) -> Kernel:
     return b
 
 
-def emit_few_rows(plan: FewRowsPlan, body: BodyStructure) -> Kernel:
-    """Emit the function that computes panels of columns.
+def emit_few_sums(plan: FewRowsPlan) -> Kernel:
+    """Emit the function that sums products: a row of the call is a section of a panel.
 
-    The table holds the addresses of the body's inputs and outputs, of the result of
-    `emit_spread_rows`, and of the memory for sums, then `FewRowsNumbers`.
+    The table holds the addresses of the matrix, of the result of `emit_spread_rows`, and
+    of the sums of each section, then `FewRowsNumbers`.
     """
     b = Kernel(plan.lanes)
-    _FewRows(b, plan, body).write()
+    matrix, words, sums = (b.next_address() for _ in range(3))
+    at = _FewRows(b, plan, sums)
+    at.matrix, at.words = matrix, words
+    at.sum_up()
+    return b
+
+
+def emit_few_rows(plan: FewRowsPlan, body: BodyStructure) -> Kernel:
+    """Emit the function that adds the sums of all sections, and applies the epilogue.
+
+    A row of the call is a panel. The table holds the addresses of the body's inputs and
+    outputs, and of the sums, then `FewRowsNumbers`.
+    """
+    b = Kernel(plan.lanes)
+    epilogue = Epilogue.of_table(body, b)
+    at = _FewRows(b, plan, b.next_address())
+    at.finish(epilogue)
     return b
 
 
 class _FewRows:
-    """Emits the function.
+    """Emits both functions.
 
     A chunk of columns is as wide as a vector of bytes.
     """
 
-    def __init__(self, b: Kernel, plan: FewRowsPlan, body: BodyStructure) -> None:
+    matrix: Pointer
+    words: Pointer
+
+    def __init__(self, b: Kernel, plan: FewRowsPlan, sums: Pointer) -> None:
         self.b, self.plan = b, plan
-        self.epilogue = Epilogue.of_table(body, b)
-        bases = self.epilogue.addresses
-        self.a, self.matrix = bases[plan.a], bases[plan.b]
-        self.words, self.sums = b.next_address(), b.next_address()
         n = self.n = b.next_entries(FewRowsNumbers)
-        self.chunk: int = plan.chunk
         self.line: Number = n.padded_columns * WORD_BYTES
+        self.section_bytes: Number = self.line * plan.rows
+        self.sums = self.first_sums = sums
 
-    def write(self) -> None:
-        """Emit the loop over panels: initial sums, products, and the epilogue."""
+    def sum_up(self) -> None:
+        """Emit the loop over sections of panels."""
         b, n = self.b, self.n
-        with b.loop(b.low, b.high) as panel:
+        with b.loop(b.low, b.high) as unit:
+            panel, section = b.split(unit, n.sections)
+            self.sums = self.first_sums + self.section_bytes * section
             first, end = b.tile_range(panel, n.width, n.columns)
-            self._start(first, end)
-            with b.loop(0, n.segment) as place:
+            for row in range(self.plan.rows):
+                with b.loop(first, end, self.plan.chunk) as column:
+                    for i in range(0, self.plan.chunk, b.lanes):
+                        zeros = b.filled(0, "int32")
+                        b.store(zeros, self._sums_of(row, column), i, None)
+            size = b.ceil_div(n.segment, n.sections)
+            with b.loop(*b.tile_range(section, size, n.segment)) as place:
                 self._add(place, first, end)
-            self._apply_epilogue(first, end)
-
-    def _start(self, first: Number, end: Number) -> None:
-        """Store the initial sums, which cancel the effect of the offset."""
-        b, n = self.b, self.n
-        for row in range(self.plan.rows):
-            start = b.filled(0, "int32")
-            if self.plan.words.offset:
-                start = self._row_offset(self.a + n.depth * row)
-            with b.loop(first, end, self.chunk) as column:
-                for i in range(0, self.chunk, b.lanes):
-                    b.store(start, self._sums_of(row, column), i, None)
-
-    def _row_offset(self, row: Pointer) -> Value:
-        """Return minus the offset times the sum of a row of terms."""
-        b, n = self.b, self.n
-
-        def term(at: Number, mask: Mask) -> Value:
-            return b.convert("sext", b.load(row, at, "int8", mask), "int32")
-
-        full = b.whole_vectors(0, n.depth, b.lanes)
-        with b.accumulate(0, full, b.lanes, [b.filled(0, "int32")]) as loop:
-            loop.next([b.binary("add", loop.values[0], term(loop.index, None))])
-        last = term(full, b.first_lanes(n.depth - full))
-        lanes = b.binary("add", loop.values[0], last)
-        name = f"@llvm.vector.reduce.add.v{b.lanes}i32"
-        b.declarations.add(f"declare i32 {name}({lanes.type})")
-        total = b.let(f"call i32 {name}({lanes.type} {lanes})", "int32")
-        offset = b.filled(-self.plan.words.offset, "int32")
-        return b.binary("mul", b.splat(total), offset)
 
     def _sums_of(self, row: int, column: Number) -> Pointer:
         return self.sums + (self.line * row + column * WORD_BYTES)
@@ -187,6 +197,8 @@ class _FewRows:
         ]
         with b.of_lanes(plan.chunk):
             for column, mask in b.run(first, end):
+                for line in lines:
+                    b.prefetch(line + (self.n.columns + column))
                 loaded = [self._terms(line, column, mask) for line in lines]
                 with b.of_lanes(lanes):
                     ys = [
@@ -226,20 +238,54 @@ class _FewRows:
         x = words.shift_bytes(b, b.load(line, column, "int8", mask))
         return x if words.terms == 4 else b.convert("sext", x, "int16")
 
-    def _apply_epilogue(self, first: Number, end: Number) -> None:
-        """Apply the epilogue to the sums."""
+    def finish(self, epilogue: Epilogue) -> None:
+        """Emit the loops over panels, rows, and chunks of columns."""
         b, n, lanes = self.b, self.n, self.b.lanes
-        for row in range(self.plan.rows):
-            row_operands = self.epilogue.of_row(row)
-            with b.loop(first, end, self.chunk) as start:
-                address = self._sums_of(row, start)
-                mixed = [
-                    b.load(address, i, "int32", None)
-                    for i in range(0, self.chunk, lanes)
-                ]
-                for i, value in enumerate(order_columns(b, mixed)):
-                    column = start + i * lanes
-                    mask = b.first_lanes(end - column)
-                    loaded = {**self.epilogue.columns(column, mask), **row_operands}
-                    element = column + row * n.columns
-                    self.epilogue.apply(value, element, column, mask, loaded)
+        starts = [
+            self._row_offset(epilogue.addresses[self.plan.a] + n.depth * row)
+            for row in range(self.plan.rows)
+        ]
+        with b.loop(b.low, b.high) as panel:
+            first, end = b.tile_range(panel, n.width, n.columns)
+            for row, initial in enumerate(starts):
+                row_operands = epilogue.of_row(row)
+                with b.loop(first, end, self.plan.chunk) as start:
+                    sums = self._section_sums(row, start, initial)
+                    for i, value in enumerate(order_columns(b, sums)):
+                        column = start + i * lanes
+                        mask = b.first_lanes(end - column)
+                        loaded = {**epilogue.columns(column, mask), **row_operands}
+                        element = column + row * n.columns
+                        epilogue.apply(value, element, column, mask, loaded)
+
+    def _section_sums(self, row: int, column: Number, initial: Value) -> list[Value]:
+        """Return the sums of a chunk over all sections."""
+        b, first = self.b, self._sums_of(row, column)
+        starts = range(0, self.plan.chunk, b.lanes)
+        with b.accumulate(0, self.n.sections, 1, [initial] * len(starts)) as loop:
+            address = first + self.section_bytes * loop.index
+            sums = [b.load(address, i, "int32", None) for i in starts]
+            loop.next(
+                [b.binary("add", *x) for x in zip(loop.values, sums, strict=True)]
+            )
+        return loop.values
+
+    def _row_offset(self, row: Pointer) -> Value:
+        """Return minus the offset times the sum of a row of terms."""
+        b, n = self.b, self.n
+        if not self.plan.words.offset:
+            return b.filled(0, "int32")
+
+        def term(at: Number, mask: Mask) -> Value:
+            return b.convert("sext", b.load(row, at, "int8", mask), "int32")
+
+        full = b.whole_vectors(0, n.depth, b.lanes)
+        with b.accumulate(0, full, b.lanes, [b.filled(0, "int32")]) as loop:
+            loop.next([b.binary("add", loop.values[0], term(loop.index, None))])
+        last = term(full, b.first_lanes(n.depth - full))
+        lanes = b.binary("add", loop.values[0], last)
+        name = f"@llvm.vector.reduce.add.v{b.lanes}i32"
+        b.declarations.add(f"declare i32 {name}({lanes.type})")
+        total = b.let(f"call i32 {name}({lanes.type} {lanes})", "int32")
+        offset = b.filled(-self.plan.words.offset, "int32")
+        return b.binary("mul", b.splat(total), offset)

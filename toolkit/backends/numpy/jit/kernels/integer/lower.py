@@ -33,7 +33,9 @@ from toolkit.backends.numpy.jit.kernels.integer.few_rows import (
     FewRowsNumbers,
     FewRowsPlan,
     SpreadNumbers,
+    divide_matrix,
     emit_few_rows,
+    emit_few_sums,
     emit_spread_rows,
 )
 from toolkit.backends.numpy.jit.kernels.integer.pack import (
@@ -61,8 +63,6 @@ TASK_FLOPS = 1 << 23
 # For this number of rows or fewer, the matrix is not packed: the product takes the time
 # to read it.
 _MAX_UNPACKED_ROWS = 4
-# The least columns of a panel that is not packed, if there are more than two panels.
-_UNPACKED_WIDTH = 1536
 # Terms of a row of a tile, and the speedup of tiles over vectors.
 _BLOCK_TERMS, TILE_SPEEDUP = TILE_ROW_BYTES, 3
 
@@ -180,18 +180,11 @@ class Lowering:
 
     def lower_few_rows(self) -> Lowered:
         """Return the calls for few rows: a packed matrix would be read only once."""
-        plan = FewRowsPlan(
-            self.words, self.plan.tiling.lanes, self.rows, self.a, self.b
-        )
+        plan = FewRowsPlan(self.words, self.plan.tiling.lanes, self.rows, self.a)
         padded = -(-self.columns // CACHE_LINE) * CACHE_LINE
-        segment = -(-self.depth // plan.segments) | 1
+        segment = -(-self.depth // plan.segments) | 1  # segments do not share cache sets
         nbytes = self.rows * segment * plan.segments * plan.term_bytes
         words = self.steps.allocate(nbytes)
-        sums = self.steps.allocate(self.rows * padded * WORD_BYTES)
-        # Long lines let the hardware prefetch, and tasks read whole cache lines.
-        panels = max(2, min(TASKS, self.columns // _UNPACKED_WIDTH))
-        panels = max(1, min(panels, self.depth * self.columns // TASK_BYTES))
-        width = -(-self.columns // (panels * CACHE_LINE)) * CACHE_LINE
         spread = Call(
             Code(emit_spread_rows, plan),
             (("in", self.a), words),
@@ -200,16 +193,29 @@ class Lowering:
             self.rows,
             nbytes=self.rows * self.depth + nbytes,
         )
+        panels, sections = divide_matrix(self.columns, self.depth * self.columns)
+        width = -(-self.columns // (panels * CACHE_LINE)) * CACHE_LINE
+        panels = -(-self.columns // width)
+        sums = self.steps.allocate(sections * self.rows * padded * WORD_BYTES)
+        extents = self.columns, self.depth, segment
+        numbers = FewRowsNumbers(*extents, width, padded, sections)
         multiply = Call(
-            Code(emit_few_rows, plan, BodyStructure(self.body)),
-            (*operands_of(self.body), words, sums),
-            FewRowsNumbers(self.columns, self.depth, segment, width, padded),
-            -(-self.columns // width),
+            Code(emit_few_sums, plan),
+            (("in", self.b), words, sums),
+            numbers,
+            panels * sections,
             flops=self.flops,
             nbytes=self.depth * self.columns,
         )
-        self.steps.append(spread)
-        self.steps.append(multiply)
+        finish = Call(
+            Code(emit_few_rows, plan, BodyStructure(self.body)),
+            (*operands_of(self.body), sums),
+            numbers,
+            panels,
+            nbytes=sections * self.rows * padded * WORD_BYTES,
+        )
+        for call in (spread, multiply, finish):
+            self.steps.append(call)
         return self.steps.lower()
 
     def _pack_rows(self, destination: Reference) -> Call:

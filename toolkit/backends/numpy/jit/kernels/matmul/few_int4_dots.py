@@ -48,8 +48,6 @@ class Int4DotsPlan:
         segments: of a run.
         rows: of the product.
         is_signed: whether numbers are from -8 to 7. Otherwise they are from 0 to 15.
-        a: the input of the body that is the left operand.
-        factors: packed numbers, scales and zeros, and the block of each term.
     """
 
     words: Words
@@ -57,8 +55,6 @@ class Int4DotsPlan:
     segments: int
     rows: int
     is_signed: bool
-    a: int
-    factors: tuple[int, ...]
 
     @property
     def chunk(self) -> int:
@@ -79,6 +75,7 @@ class Int4DotsNumbers(NamedTuple):
         blocks: the rows of scales.
         width: the columns of a row of the call, which are whole chunks.
         padded_columns: the columns as whole chunks.
+        sections: the number of sections of the runs, each with totals of its own.
     """
 
     columns: Any
@@ -86,6 +83,7 @@ class Int4DotsNumbers(NamedTuple):
     blocks: Any
     width: Any
     padded_columns: Any
+    sections: Any
 
 
 def int4_words(processor: Processor) -> Words | None:
@@ -236,30 +234,57 @@ class _Digits(_Runs):
         return [*digits, remaining]
 
 
-def emit_int4_dots(plan: Int4DotsPlan, body: BodyStructure) -> Kernel:
-    """Emit the function that computes panels of columns.
+def emit_int4_dots(plan: Int4DotsPlan) -> Kernel:
+    """Emit the function that computes totals: a row is some runs of a panel.
 
-    The table holds the addresses of the body's inputs and outputs, of the list of runs,
-    of the digits, of the units and sums of runs, of the memory for the sums of digits
-    and for totals, and of the error block for bad blocks, then `Int4DotsNumbers`.
+    The table holds the addresses of packed numbers, scales, zeros, the block of each
+    term, the list of runs, the digits, the units and sums of runs, the memory for sums
+    of digits and for totals, and the error block for bad blocks, then
+    `Int4DotsNumbers`.
     """
     b = Kernel(plan.lanes)
-    _Int4Dots(b, plan, body).write()
+    _Int4Dots(b, plan).write()
+    return b
+
+
+def emit_int4_results(plan: Int4DotsPlan, body: BodyStructure) -> Kernel:
+    """Emit the function that adds the totals of sections, and applies the epilogue.
+
+    A row of the call is a panel. The table holds the addresses of the body's inputs and
+    outputs, and of the totals, then `Int4DotsNumbers`.
+    """
+    b = Kernel(plan.lanes)
+    epilogue = Epilogue.of_table(body, b)
+    totals, n = b.next_address(), b.next_entries(Int4DotsNumbers)
+    with b.loop(b.low, b.high) as panel:
+        columns = b.tile_range(panel, n.width, n.columns)
+        for row in range(plan.rows):
+            row_operands = epilogue.of_row(row)
+            for column, mask in b.run(*columns):
+                start = totals + (n.padded_columns * row + column) * _WORD_BYTES
+                step = n.padded_columns * (plan.rows * _WORD_BYTES)
+                with b.accumulate(
+                    0, n.sections, 1, [b.filled(0.0, "float32")]
+                ) as loop:
+                    address = start + step * loop.index
+                    total = b.load(address, 0, "float32", mask)
+                    loop.next([b.binary("fadd", loop.values[0], total)])
+                loaded = {**epilogue.columns(column, mask), **row_operands}
+                element = column + row * n.columns
+                epilogue.apply(loop.values[0], element, column, mask, loaded)
     return b
 
 
 class _Int4Dots(_Runs):
     """Emits the function."""
 
-    def __init__(self, b: Kernel, plan: Int4DotsPlan, body: BodyStructure) -> None:
-        self.epilogue = Epilogue.of_table(body, b)
-        bases = self.epilogue.addresses
+    def __init__(self, b: Kernel, plan: Int4DotsPlan) -> None:
+        factors = [b.next_address() for _ in range(4)]
+        self.packed, self.scale, self.zero, self.block = factors
         super().__init__(b, plan, b.next_address())
-        self.packed, self.scale, self.zero, self.block = (
-            bases[i] for i in plan.factors
-        )
         self.digits, self.facts = b.next_address(), b.next_address()
         self.sums, self.totals = b.next_address(), b.next_address()
+        self.first_sums, self.first_totals = self.sums, self.totals
         self.error = b.next_address()
         n = self.n = b.next_entries(Int4DotsNumbers)
         self.line: Number = b.ceil_div(n.columns, 2)
@@ -267,12 +292,23 @@ class _Int4Dots(_Runs):
 
     def write(self) -> None:
         """Emit the loops over panels, runs, places of their segments, and chunks."""
-        b, n = self.b, self.n
-        with b.loop(b.low, b.high) as panel:
+        b, n, plan = self.b, self.n, self.plan
+        total_bytes = self.sum_bytes * plan.rows
+        with b.loop(b.low, b.high) as unit:
+            panel, section = b.split(unit, n.sections)
+            self.sums = self.first_sums + total_bytes * section * DIGITS
+            self.totals = self.first_totals + total_bytes * section
             columns = first, end = b.tile_range(panel, n.width, n.columns)
-            with b.loop(first, end, self.plan.chunk) as column:
+            with b.loop(first, end, plan.chunk) as column:
                 self._clear(column)
-            with b.accumulate(0, self.at(0), 1, [b.int64(0)]) as loop:
+            count = self.at(0)
+            size = b.ceil_div(count, n.sections)
+            start, stop = b.tile_range(section, size, count)
+            with b.accumulate(0, b.min(start, count), 1, [b.int64(0)]) as earlier:
+                run = self.at(earlier.index + 1), self.at(earlier.index + 2)
+                skipped = earlier.index_of(0) + self.segment(*run)
+                earlier.next([b.int64(skipped)])
+            with b.accumulate(start, stop, 1, earlier.values) as loop:
                 run = self.at(loop.index + 1), self.at(loop.index + 2)
                 places = loop.index_of(0)
                 segment = self.segment(*run)
@@ -280,7 +316,6 @@ class _Int4Dots(_Runs):
                     self._add(run[0] + place, segment, places + place, columns)
                 self._scale(loop.index, run[0], columns)
                 loop.next([b.int64(places + segment)])
-            self._apply_epilogue(columns)
 
     def _sum_address(self, row: int, digit: int, column: Number) -> Pointer:
         number = row * DIGITS + digit
@@ -418,17 +453,6 @@ class _Int4Dots(_Runs):
             for x, y in zip(even, odd, strict=True)
             for lanes in (order[: b.lanes], order[b.lanes :])
         ]
-
-    def _apply_epilogue(self, columns: tuple[Number, Number]) -> None:
-        """Apply the epilogue to the totals."""
-        b, n = self.b, self.n
-        for row in range(self.plan.rows):
-            row_operands = self.epilogue.of_row(row)
-            for column, mask in b.run(*columns):
-                value = b.load(self._total_address(row, column), 0, "float32", mask)
-                loaded = {**self.epilogue.columns(column, mask), **row_operands}
-                element = column + row * n.columns
-                self.epilogue.apply(value, element, column, mask, loaded)
 
 
 def as_int32(bits: int) -> int:

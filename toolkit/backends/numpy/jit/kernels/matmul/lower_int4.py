@@ -16,6 +16,7 @@ from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import BodyStructure
 from toolkit.backends.numpy.jit.kernels.gemm.call_list import CallList
 from toolkit.backends.numpy.jit.kernels.gemm.problem import contiguous_factors
+from toolkit.backends.numpy.jit.kernels.integer.few_rows import divide_matrix
 from toolkit.backends.numpy.jit.kernels.integer.words import Words
 from toolkit.backends.numpy.jit.kernels.matmul.few_int4 import (
     FewInt4Numbers,
@@ -32,6 +33,7 @@ from toolkit.backends.numpy.jit.kernels.matmul.few_int4_dots import (
     digit_bytes,
     emit_digits,
     emit_int4_dots,
+    emit_int4_results,
     int4_words,
     run_bytes,
     segments_of,
@@ -47,8 +49,9 @@ from toolkit.plans.loops.planner import TASKS
 from toolkit.plans.operands import Operand
 from toolkit.plans.rules import rules
 
-# The least bytes of the matrix in a task, and the least columns of a panel.
-_TASK_BYTES, _PANEL_COLUMNS = 1 << 17, 1536
+# The least bytes of the matrix in a task.
+_TASK_BYTES = 1 << 17
+_FLOAT_BYTES = 4
 
 
 def lower_matmul_int4(
@@ -159,40 +162,43 @@ def _append_dots(
     """Append the calls that multiply numbers by digits."""
     (a, *factors), (rows, depth, columns) = indices, extents
     packed, scale = (body.inputs[i].spec for i in factors[:2])
-    plan = Int4DotsPlan(
-        words,
-        lanes=current().lanes,
-        segments=segments_of(current()),
-        rows=rows,
-        is_signed=packed.dtype == "int8",
-        a=a,
-        factors=tuple(factors),
-    )
+    is_signed = packed.dtype == "int8"
+    segments = segments_of(current())
+    plan = Int4DotsPlan(words, current().lanes, segments, rows, is_signed)
     digits = steps.allocate(digit_bytes(plan, depth))
     facts = steps.allocate(run_bytes(plan, depth))
-    steps.append(
-        Call(
-            Code(emit_digits, plan),
-            (("in", a), runs, digits, facts),
-            (depth,),
-            rows,
-            rows,
-            nbytes=2 * rows * depth * 4,
-        )
+    divide = Call(
+        Code(emit_digits, plan),
+        (("in", a), runs, digits, facts),
+        (depth,),
+        rows,
+        rows,
+        nbytes=2 * rows * depth * _FLOAT_BYTES,
     )
     padded = -(-columns // plan.chunk) * plan.chunk
-    sums = steps.allocate(rows * DIGITS * padded * 4)
-    totals = steps.allocate(rows * padded * 4)
-    panels = max(1, min(TASKS, columns // _PANEL_COLUMNS))
+    panels, sections = divide_matrix(columns, packed.nbytes)
+    sections = min(sections, scale.shape[0])
+    totals_bytes = sections * rows * padded * _FLOAT_BYTES
+    sums, totals = steps.allocate(DIGITS * totals_bytes), steps.allocate(totals_bytes)
     width = -(-columns // (panels * plan.chunk)) * plan.chunk
-    steps.append(
-        Call(
-            Code(emit_int4_dots, plan, BodyStructure(body)),
-            (*operands_of(body), runs, digits, facts, sums, totals, ERROR),
-            Int4DotsNumbers(columns, depth, scale.shape[0], width, padded),
-            -(-columns // width),
-            flops=2 * rows * depth * columns,
-            nbytes=packed.nbytes,
-            problem=index_problem("take", 0),
-        )
+    panels = -(-columns // width)
+    extents = columns, depth, scale.shape[0]
+    numbers = Int4DotsNumbers(*extents, width, padded, sections)
+    multiply = Call(
+        Code(emit_int4_dots, plan),
+        (*(("in", i) for i in factors), runs, digits, facts, sums, totals, ERROR),
+        numbers,
+        panels * sections,
+        flops=2 * rows * depth * columns,
+        nbytes=packed.nbytes,
+        problem=index_problem("take", 0),
     )
+    finish = Call(
+        Code(emit_int4_results, plan, BodyStructure(body)),
+        (*operands_of(body), totals),
+        numbers,
+        panels,
+        nbytes=totals_bytes,
+    )
+    for call in (divide, multiply, finish):
+        steps.append(call)
