@@ -109,6 +109,11 @@ define internal void @emulated.tdpbssd(ptr %tiles, i8 %sums, i8 %rows, i8 %colum
   ret void
 }
 
+define internal void @emulated.tdpbusd(ptr %tiles, i8 %sums, i8 %rows, i8 %columns) {
+  call void @emulated.multiply(ptr %tiles, i8 %sums, i8 %rows, i8 %columns, ptr @emulated.uint8, ptr @emulated.int8.end)
+  ret void
+}
+
 ; Each of a word's two products has a sum of its own, and the two are added at the end.
 define internal <32 x i32> @emulated.bfloat16(<32 x i32> %sums, <16 x i32> %x, <16 x i32> %y) {
   %start = bitcast <32 x i32> %sums to <32 x float>
@@ -154,8 +159,20 @@ define internal <16 x float> @emulated.avx512bf16.dpbf16ps.512(<16 x float> %sum
 
 define internal <32 x i32> @emulated.int8(<32 x i32> %sums, <16 x i32> %x, <16 x i32> %y) {
   %x.8 = bitcast <16 x i32> %x to <64 x i8>
-  %y.8 = bitcast <16 x i32> %y to <64 x i8>
   %x.32 = sext <64 x i8> %x.8 to <64 x i32>
+  %found = call <32 x i32> @emulated.bytes(<32 x i32> %sums, <64 x i32> %x.32, <16 x i32> %y)
+  ret <32 x i32> %found
+}
+
+define internal <32 x i32> @emulated.uint8(<32 x i32> %sums, <16 x i32> %x, <16 x i32> %y) {
+  %x.8 = bitcast <16 x i32> %x to <64 x i8>
+  %x.32 = zext <64 x i8> %x.8 to <64 x i32>
+  %found = call <32 x i32> @emulated.bytes(<32 x i32> %sums, <64 x i32> %x.32, <16 x i32> %y)
+  ret <32 x i32> %found
+}
+
+define internal <32 x i32> @emulated.bytes(<32 x i32> %sums, <64 x i32> %x.32, <16 x i32> %y) {
+  %y.8 = bitcast <16 x i32> %y to <64 x i8>
   %y.32 = sext <64 x i8> %y.8 to <64 x i32>
   %products = mul <64 x i32> %x.32, %y.32
   %four = call <16 x i32> @emulated.add_fours(<16 x i32> zeroinitializer, <64 x i32> %products)

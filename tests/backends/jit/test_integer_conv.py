@@ -12,8 +12,13 @@ pytest.importorskip("llvmlite")
 
 from tests.backends.jit.running import graph_of, operand_of, run_lowered
 from tests.backends.jit.test_integer import PROCESSORS_HERE, words_of
+from tests.emulated_processor import processor_with_tiles
 from toolkit import ops
-from toolkit.backends.numpy.jit.kernels.integer import lower_conv_integer
+from toolkit.backends.numpy.jit.kernels.integer import (
+    lower_conv_integer,
+    tiled_convolution,
+)
+from toolkit.backends.numpy.jit.processor import PROCESSORS, Processor
 from toolkit.backends.reference import images as reference
 from toolkit.backends.target import Target
 from toolkit.compiler.pipeline import optimize
@@ -42,8 +47,8 @@ def attributes(strides, padding, dilation, groups=1, offset=0, bits=8):
     }
 
 
-def computed(function, *arrays, chunk=0, frozen=False):
-    """The outputs of generated functions."""
+def computed(function, *arrays, chunk=0, frozen=False, names=None):
+    """The outputs of generated functions. `names` receives those of their emitters."""
     graph = optimize(graph_of(function, *arrays), Target(backend()))
     nodes = sorted(graph.nodes, key=lambda n: n.op.name != "conv_integer")
     body = graph.replace(nodes)
@@ -52,14 +57,17 @@ def computed(function, *arrays, chunk=0, frozen=False):
     lowered = lower_conv_integer(body, operands, [])
     assert lowered is not None
     run_lowered(lowered, arrays, outs, chunk)
+    if names is not None:
+        names += [call.code.emit.__name__ for call in lowered.calls]
     return outs
 
 
-def check(x, w, target, chunk=0, **attrs):
+def check(x, w, target, chunk=0, names=None, **attrs):
+    def function(x, w):
+        return bind(conv_integer_p, x, w, **attrs)
+
     with rules.override(processor=target):
-        (y,) = computed(
-            lambda x, w: bind(conv_integer_p, x, w, **attrs), x, w, chunk=chunk
-        )
+        (y,) = computed(function, x, w, chunk=chunk, names=names)
     np.testing.assert_array_equal(y, reference.conv_integer(x, w, **attrs))
 
 
@@ -99,6 +107,77 @@ def test_convolutions(problem, target, kind, chunk):
     attrs |= {"bits": bits, "offset": offset}
     x = random_integers(x, dtype, bits=bits)
     check(x, random_integers(w, seed=1), target, chunk, **attrs)
+
+
+def check_tiles(x, w, attrs, kind, cache_bytes, chunk=0):
+    """Compare a convolution in tiles, native or emulated, whatever they cost."""
+    dtype, bits, offset = kind
+    with processor_with_tiles(), pytest.MonkeyPatch.context() as patched:
+        patched.setattr(tiled_convolution, "TILE_SPEEDUP", 1e9)
+        target = replace(Processor.host(), cache_bytes=cache_bytes)
+        names: list[str] = []
+        x_values = random_integers(x, dtype, bits=bits)
+        weights = random_integers(w, seed=1)
+        attrs = attrs | {"bits": bits, "offset": offset}
+        check(x_values, weights, target, chunk, names, **attrs)
+    assert names[-1] in ("emit_rounded_correlation", "emit_rounded_panels")
+
+
+@given(
+    problem=problems(),
+    kind=st.sampled_from(KINDS),
+    chunk=st.integers(0, 2),
+    cache_bytes=st.sampled_from([1 << 14, 1 << 18, 1 << 21]),
+)
+@settings(max_examples=15, deadline=None)
+def test_tiles(problem, kind, chunk, cache_bytes):
+    x, w, attrs = problem
+    check_tiles(x, w, attrs, kind, cache_bytes, chunk)
+
+
+# The pixels of all images as one axis, a part of an image, several groups of panels,
+# channels of several blocks, and weights that exceed the cache.
+TILED = [
+    ((16, 7, 7, 64), (1, 1, 64, 40), attributes((1, 1), ((0, 0),) * 2, (1, 1))),
+    ((5, 9, 11, 65), (1, 1, 65, 33), attributes((2, 2), ((0, 0),) * 2, (1, 1))),
+    ((2, 14, 14, 130), (3, 3, 130, 300), attributes((1, 1), ((1, 1),) * 2, (1, 1))),
+    ((3, 15, 13, 32), (3, 3, 32, 96), attributes((2, 2), ((1, 1),) * 2, (2, 2))),
+    ((1, 19, 70), (5, 70, 17), attributes((1,), ((3, 1),), (1,))),
+]
+
+
+@pytest.mark.parametrize("kind", [KINDS[0], KINDS[2]], ids=str)
+@pytest.mark.parametrize("cache_bytes", [1 << 15, 1 << 21])
+def test_tiles_of_many_channels(kind, cache_bytes):
+    for x, w, attrs in TILED:
+        check_tiles(x, w, attrs, kind, cache_bytes)
+
+
+def test_convolutions_that_fill_tiles_use_them():
+    """Few channels, or a processor without tiles, take vectors of words."""
+    features = "+avx512vnni,+amx-tile,+amx-int8"
+    target = replace(PROCESSORS["x86-64-v4"], features=features, tiles=True)
+    attrs = attributes((1, 1), ((1, 1),) * 2, (1, 1))
+
+    def last_name(channels, target=target):
+        x = random_integers((1, 28, 28, channels), "uint8")
+        w = random_integers((3, 3, channels, 64))
+
+        def function(x, w):
+            return bind(conv_integer_p, x, w, **attrs)
+
+        with rules.override(processor=target):
+            graph = optimize(graph_of(function, x, w), Target(backend()))
+            lowered = lower_conv_integer(graph, [operand_of(x), operand_of(w)], [])
+        return lowered.calls[-1].code.emit.__name__
+
+    assert last_name(64) == last_name(40) == "emit_rounded_correlation"
+    for channels, other in (
+        (3, target),
+        (64, replace(target, tiles=False)),
+        (64, replace(target, features="+avx512vnni")),
+    ):
+        assert last_name(channels, other) == "emit_integer_product"
 
 
 # Rows that are packed block by block, and words that are the bytes of an image.
