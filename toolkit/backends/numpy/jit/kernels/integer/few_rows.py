@@ -113,22 +113,22 @@ def emit_spread_rows(plan: FewRowsPlan) -> Kernel:
         x = source + row * n.depth + first
         y = target + (row * n.segment * plan.segments + segment) * plan.term_bytes
 
-        def put(value: Value, place: Number, y: Pointer = y) -> None:
-            b.put_scalar(value, y + place * (plan.segments * plan.term_bytes))
+        def put(value: Value, position: Number, y: Pointer = y) -> None:
+            b.put_scalar(value, y + position * (plan.segments * plan.term_bytes))
 
-        with b.loop(0, count) as place:
-            term = b.scalar(x + place, "int8")
-            put(term if kind == "int8" else b.convert("sext", term, kind), place)
-        with b.loop(count, n.segment) as place:
-            put(Value("0", kind), place)
+        with b.loop(0, count) as position:
+            term = b.scalar(x + position, "int8")
+            put(term if kind == "int8" else b.convert("sext", term, kind), position)
+        with b.loop(count, n.segment) as position:
+            put(Value("0", kind), position)
     return b
 
 
 def emit_few_sums(plan: FewRowsPlan) -> Kernel:
     """Emit the function that sums products: a row of the call is a section of a panel.
 
-    The table holds the addresses of the matrix, of the result of `emit_spread_rows`, and
-    of the sums of each section, then `FewRowsNumbers`.
+    The table holds the addresses of the matrix, of the result of `emit_spread_rows`,
+    and of the sums of each section, then `FewRowsNumbers`.
     """
     b = Kernel(plan.lanes)
     matrix, words, sums = (b.next_address() for _ in range(3))
@@ -180,19 +180,19 @@ class _FewRows:
                         zeros = b.filled(0, "int32")
                         b.store(zeros, self._sums_of(row, column), i, None)
             size = b.ceil_div(n.segment, n.sections)
-            with b.loop(*b.tile_range(section, size, n.segment)) as place:
-                self._add(place, first, end)
+            with b.loop(*b.tile_range(section, size, n.segment)) as position:
+                self._add(position, first, end)
 
     def _sums_of(self, row: int, column: Number) -> Pointer:
         return self.sums + (self.line * row + column * WORD_BYTES)
 
-    def _add(self, place: Number, first: Number, end: Number) -> None:
+    def _add(self, position: Number, first: Number, end: Number) -> None:
         """Add the products of a term of each segment to the sums of columns."""
         b, plan = self.b, self.plan
         terms, lanes = plan.words.terms, b.lanes
-        lines = [self._line(place, segment) for segment in range(plan.segments)]
+        lines = [self._line(position, segment) for segment in range(plan.segments)]
         xs = [
-            [self._word(row, place, word) for word in range(plan.segments // terms)]
+            [self._word(row, position, word) for word in range(plan.segments // terms)]
             for row in range(plan.rows)
         ]
         with b.of_lanes(plan.chunk):
@@ -220,16 +220,17 @@ class _FewRows:
                 total = self.plan.words.multiply_add(b, total, y[i], x)
             b.store(total, sums, i * b.lanes, None)
 
-    def _line(self, place: Number, segment: int) -> Pointer:
+    def _line(self, position: Number, segment: int) -> Pointer:
         """Return the address of a row of the matrix. Terms after the end are 0."""
         n = self.n
-        term = self.b.min(place + n.segment * segment, n.depth - 1)
-        return self.matrix + term * n.columns
+        term = self.b.min(position + n.segment * segment, n.depth - 1)
+        line: Pointer = self.matrix + term * n.columns
+        return line
 
-    def _word(self, row: int, place: Number, word: int) -> Value:
+    def _word(self, row: int, position: Number, word: int) -> Value:
         b, n = self.b, self.n
         count = self.plan.segments // self.plan.words.terms
-        number = (place + n.segment * row) * count + word
+        number = (position + n.segment * row) * count + word
         return b.splat(b.scalar(self.words + number * WORD_BYTES, "int32"))
 
     def _terms(self, line: Pointer, column: Number, mask: Mask) -> Value:

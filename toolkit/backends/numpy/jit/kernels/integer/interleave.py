@@ -25,8 +25,10 @@ def interleave_rows(b: Kernel, rows: Sequence[Value]) -> list[Value]:
         rows: a vector of each term: two of int16, or four of int8.
     """
     if len(rows) == 2:
-        return _interleave(b, *rows, "int32")
-    firsts, seconds = (_interleave(b, *rows[i : i + 2], "int16") for i in (0, 2))
+        return _interleave(b, rows[0], rows[1], "int32")
+    firsts, seconds = (
+        _interleave(b, rows[i], rows[i + 1], "int16") for i in range(0, len(rows), 2)
+    )
     return [
         words
         for first, second in zip(firsts, seconds, strict=True)
@@ -41,8 +43,8 @@ def order_columns(b: Kernel, vectors: Sequence[Value]) -> list[Value]:
     for start in range(0, len(vectors) * b.lanes, b.lanes):
         sources = []
         for column in range(start, start + b.lanes):
-            number, place = divmod(column, section)
-            vector, lane = divmod(place, _SECTION_WORDS)
+            number, remainder = divmod(column, section)
+            vector, lane = divmod(remainder, _SECTION_WORDS)
             sources.append((vector, number * _SECTION_WORDS + lane))
         results.append(b.select_lanes(vectors, sources))
     return results

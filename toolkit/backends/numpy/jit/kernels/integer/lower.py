@@ -182,7 +182,9 @@ class Lowering:
         """Return the calls for few rows: a packed matrix would be read only once."""
         plan = FewRowsPlan(self.words, self.plan.tiling.lanes, self.rows, self.a)
         padded = -(-self.columns // CACHE_LINE) * CACHE_LINE
-        segment = -(-self.depth // plan.segments) | 1  # segments do not share cache sets
+        segment = (
+            -(-self.depth // plan.segments) | 1
+        )  # segments do not share cache sets
         nbytes = self.rows * segment * plan.segments * plan.term_bytes
         words = self.steps.allocate(nbytes)
         spread = Call(

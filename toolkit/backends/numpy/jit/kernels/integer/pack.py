@@ -194,9 +194,7 @@ class _Panels:
 class TermReader:
     """Loads vectors of columns of the right operand, the terms of a word at a time."""
 
-    def __init__(
-        self, b: Kernel, words: Words, columns: Number, depth: Number
-    ) -> None:
+    def __init__(self, b: Kernel, words: Words, columns: Number, depth: Number) -> None:
         self.b = b
         self.count: int = words.terms
         self.columns, self.depth = columns, depth

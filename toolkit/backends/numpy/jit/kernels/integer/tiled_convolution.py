@@ -33,7 +33,11 @@ from toolkit.backends.numpy.jit.kernels.gemm.amx import (
     TILE_ROW_BYTES,
     UINT8,
 )
-from toolkit.backends.numpy.jit.kernels.gemm.call_list import CallList, body_call
+from toolkit.backends.numpy.jit.kernels.gemm.call_list import (
+    CallList,
+    body_call,
+    full_operands,
+)
 from toolkit.backends.numpy.jit.kernels.integer.lower import TILE_SPEEDUP
 from toolkit.backends.numpy.jit.kernels.integer.pack import (
     WORD_BYTES,
@@ -43,12 +47,14 @@ from toolkit.backends.numpy.jit.kernels.integer.pack import (
 from toolkit.backends.numpy.jit.kernels.integer.words import Words, as_int8
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.definitions.records import record
+from toolkit.dtypes import itemsize
 from toolkit.ir import Graph
 from toolkit.plans.loops.planner import TASKS
 from toolkit.plans.operands import Operand, contiguous
 
 # The least FLOPs of a part of an image, and the most taps: their code is unrolled.
 _TASK_FLOPS, _MAX_TAPS = 1 << 26, 32
+_FLOAT_BYTES = 4
 
 
 @record
@@ -72,7 +78,6 @@ class BytePixels(Pixels):
 
     def fill(self, b: Kernel, address: Pointer, byte_range: Range) -> None:
         """Store cells of the padding."""
-        value = b.filled(as_int8(self.fill_value), "int8")
         with b.of_lanes(TILE_ROW_BYTES), b.loop(*byte_range, TILE_ROW_BYTES) as i:
             value = b.filled(as_int8(self.fill_value), "int8")
             b.store(value, address + i, 0, None)
@@ -122,6 +127,10 @@ class _TiledConvolution:
         self.dtype: str = images.spec.dtype
         self.offset: int = anchor.attrs["offset"]
         self.terms: int = prod(size) * self.depth * prod(result.shape)
+        # Sums of fewer panels stay in the L1 cache. But floats need long lines, which
+        # the hardware prefetches.
+        element = sum(_itemsize(body, kind, i) for kind, i in full_operands(body))
+        self.max_panels: int = PANELS if element >= _FLOAT_BYTES else PANELS // 2
         self.plan = self._plan()
 
     @property
@@ -144,17 +153,22 @@ class _TiledConvolution:
             return plan
         batch = max(1, self.batch)
         parts = -(-plan.pixels.nbytes // (current().cache_bytes // 4))
-        parts = max(parts, min(-(-TASKS // batch), 2 * self.terms // batch // _TASK_FLOPS))
+        parts = max(
+            parts, min(-(-TASKS // batch), 2 * self.terms // batch // _TASK_FLOPS)
+        )
         return self._plan_of(-(-count // max(1, min(count, parts))))
 
     def _plan_of(self, part_size: int) -> RoundedPlan:
         """Return the plan for parts of `part_size` positions along the first axis."""
         axes = sweeps(self.windows, False)
-        pixels = BytePixels(grid_of(axes, part_size), self.depth, self.dtype, self.offset)
+        pixels = BytePixels(
+            grid_of(axes, part_size), self.depth, self.dtype, self.offset
+        )
         sizes = tuple(window.size for window in self.windows)
         plan = RoundedPlan(pixels, axes, sizes, False, self.width, 1)
         panels_in_cache = current().cache_bytes // 2 // (2 * plan.strip_bytes)
-        return replace(plan, group=max(1, min(panels_in_cache, PANELS, plan.panels)))
+        panels = min(panels_in_cache, self.max_panels, plan.panels)
+        return replace(plan, group=max(1, panels))
 
     def lower(self) -> Lowered:
         """Return all calls, in order."""
@@ -164,7 +178,9 @@ class _TiledConvolution:
             rows = self.batch * pixels.grid.part_count
             memory = self.steps.allocate(-(-rows // partition(rows)) * pixels.nbytes)
             code = Code(emit_rounded_correlation, body, plan)
-            self._correlate(code, (strips, images, memory), (self.image_elements,), rows)
+            self._correlate(
+                code, (strips, images, memory), (self.image_elements,), rows
+            )
             return self.steps.lower()
         spec = self.body.inputs[self.a].spec
         operand = contiguous(spec.with_shape((self.batch, self.image_elements)))
@@ -204,3 +220,9 @@ class _TiledConvolution:
         )
         self.steps.append(call)
         return strips
+
+
+def _itemsize(body: Graph, kind: str, number: int) -> int:
+    """Return the bytes of an element of an input or output of a body."""
+    values = body.inputs if kind == "in" else body.outputs
+    return itemsize(values[number].spec.dtype)

@@ -4,7 +4,8 @@
 the calls. `product` emits the loops over blocks, with the micro-kernel of `tile`
 innermost. `pack` packs operands, `combine` adds the partial sums of slots (split-K),
 and `dot` is for few columns. `lower_int4` is for 4-bit numbers: `unpack` unpacks them
-to panels, and `few_int4` is for few rows.
+to panels. `few_int4_dots` is for few rows, and `few_int4` if the processor has no dot
+products of bytes.
 """
 
 from toolkit.backends.numpy.jit.kernels.matmul.lower import lower_matmul

@@ -27,13 +27,16 @@ from toolkit.backends.numpy.jit.kernels.matmul.few_int4 import (
     runs_bytes,
 )
 from toolkit.backends.numpy.jit.kernels.matmul.few_int4_dots import (
-    DIGITS,
     Int4DotsNumbers,
+    emit_int4_dots,
+    emit_int4_results,
+)
+from toolkit.backends.numpy.jit.kernels.matmul.int4_digits import (
+    DIGITS,
+    ENTRY_BYTES,
     Int4DotsPlan,
     digit_bytes,
     emit_digits,
-    emit_int4_dots,
-    emit_int4_results,
     int4_words,
     run_bytes,
     segments_of,
@@ -51,7 +54,6 @@ from toolkit.plans.rules import rules
 
 # The least bytes of the matrix in a task.
 _TASK_BYTES = 1 << 17
-_FLOAT_BYTES = 4
 
 
 def lower_matmul_int4(
@@ -173,12 +175,12 @@ def _append_dots(
         (depth,),
         rows,
         rows,
-        nbytes=2 * rows * depth * _FLOAT_BYTES,
+        nbytes=2 * rows * depth * ENTRY_BYTES,
     )
     padded = -(-columns // plan.chunk) * plan.chunk
     panels, sections = divide_matrix(columns, packed.nbytes)
     sections = min(sections, scale.shape[0])
-    totals_bytes = sections * rows * padded * _FLOAT_BYTES
+    totals_bytes = sections * rows * padded * ENTRY_BYTES
     sums, totals = steps.allocate(DIGITS * totals_bytes), steps.allocate(totals_bytes)
     width = -(-columns // (panels * plan.chunk)) * plan.chunk
     panels = -(-columns // width)

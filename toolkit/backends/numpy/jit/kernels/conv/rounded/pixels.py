@@ -27,7 +27,7 @@ class Pixels(Layout):
 
     # The dtype of sums, and the lanes of the epilogue.
     sum_dtype, lanes = "float32", BLOCK_LINES
-    # The terms of a block, and the bytes of initial sums in front of a strip of weights.
+    # The terms of a block, and the bytes of initial sums before a strip of weights.
     block_terms, initial_bytes = BLOCK_TERMS, 0
 
     @property
