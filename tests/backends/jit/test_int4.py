@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,7 @@ from tests.helpers import assert_close
 from toolkit import quantizers
 from toolkit.backends.numpy.jit.kernels.matmul import lower_matmul_int4
 from toolkit.backends.numpy.jit.lowering import takes_whole
+from toolkit.backends.numpy.jit.processor import Processor
 from toolkit.ir import Graph
 from toolkit.layers import Dense
 from toolkit.ops.int4 import matmul_int4
@@ -42,6 +45,15 @@ def operands(rows, depth, columns, block=4, seed=0):
     of_row = numbers.astype(int)
     weight = (values - zero[of_row].astype("float64")) * scale[of_row]
     return (x, packed, scale, zero, numbers), weight
+
+
+def operands_weight(arrays):
+    """Return the float64 matrix of operands."""
+    _, packed, scale, zero, numbers = arrays
+    values = np.stack([packed & 15, packed >> 4 & 15], -1)
+    values = values.reshape(len(packed), -1)[:, : scale.shape[1]]
+    of_row = numbers.astype(int)
+    return (((values ^ 8) - 8) - zero[of_row].astype("float64")) * scale[of_row]
 
 
 def lowered_of(arrays):
@@ -94,6 +106,25 @@ def test_rows_have_the_same_bits_in_any_batch():
         np.testing.assert_array_equal(y, outputs[-1][: len(y)])
 
 
+DOTS = {"avx512vnni", "avxvnni", "avx512bw", "avx2", "ssse3", "dotprod"}
+
+
+def without_dots(processor):
+    """The same processor without instructions for dot products of bytes."""
+    features = [x for x in processor.features.split(",") if x[1:] not in DOTS]
+    return replace(processor, features=",".join(features))
+
+
+HOST = Processor.host()
+# Processors, their kernel for few rows, and the most rows.
+KERNELS = [
+    (HOST.with_lanes(4), "emit_int4_dots", 4),
+    (HOST.with_lanes(16), "emit_int4_dots", 8),
+    (without_dots(HOST.with_lanes(4)), "emit_few_int4", 4),
+    (without_dots(HOST.with_lanes(16)), "emit_few_int4", 8),
+]
+
+
 @pytest.mark.parametrize("rows", [1, 2, 8, 9])
 @pytest.mark.parametrize("columns", [1, 31, 32, 257, 600])
 @pytest.mark.parametrize("signed", [True, False])
@@ -109,15 +140,50 @@ def test_few_rows_and_any_number_of_columns(rows, columns, signed):
     of_row = numbers.astype(int)
     weight = (values - zero[of_row].astype("float64")) * scale[of_row]
     arrays = (x, packed, scale, zero, numbers)
-    for lanes, max_rows in ((4, 4), (16, 8)):
+    for target, kernel, max_rows in KERNELS:
         y = np.full((rows, columns), np.nan, "float32")
-        with vectors_of(lanes):
+        with rules.override(processor=target):
             lowered_product = lowered_of(arrays)
             run_lowered(lowered_product, arrays, [y], 1)
         names = [call.code.emit.__name__ for call in lowered_product.calls]
-        is_few = not {"emit_few_int4", "emit_int4_dots"}.isdisjoint(names)
-        assert is_few == (rows <= max_rows)
+        assert (kernel in names) == (rows <= max_rows)
         assert_close(y, (x.astype("float64") @ weight).astype("float32"))
+
+
+def test_sections_of_a_large_matrix():
+    """The terms and the columns are divided among tasks."""
+    for depth, columns in ((2050, 1030), (700, 6200)):
+        arrays, _ = operands(2, depth, columns, block=128)
+        arrays = (*arrays[:4], np.sort(arrays[4]))
+        weight = operands_weight(arrays)
+        y = np.full((2, columns), np.nan, "float32")
+        lowered = lowered_of(arrays)
+        run_lowered(lowered, arrays, [y], 1)
+        assert lowered.calls[-2].tasks > 1
+        expected = (arrays[0].astype("float64") @ weight).astype("float32")
+        assert_close(y, expected, factor=4)
+
+
+@pytest.mark.parametrize("size", [1e-33, 1e30])
+def test_terms_of_any_size(size):
+    arrays, weight = operands(2, 40, 33)
+    x = arrays[0] * np.float32(size)
+    x[:, 3] *= 1000
+    y = np.empty((2, 33), "float32")
+    run_lowered(lowered_of((x, *arrays[1:])), (x, *arrays[1:]), [y])
+    expected = x.astype("float64") @ weight
+    largest = np.abs(expected).max()
+    np.testing.assert_allclose(y / largest, expected / largest, atol=1e-5)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_terms_that_are_not_finite_spread(bad):
+    arrays, _ = operands(2, 40, 33)
+    arrays[0][1, 7] = bad
+    y = np.empty((2, 33), "float32")
+    run_lowered(lowered_of(arrays), arrays, [y])
+    assert np.isfinite(y[0]).all()
+    assert not np.isfinite(y[1]).any()
 
 
 @pytest.mark.parametrize("stored", [-9.0, 3.0, np.inf, np.nan])

@@ -128,6 +128,22 @@ def test_epilogue(target, shape):
     np.testing.assert_array_equal(frozen_result, expected)
 
 
+@pytest.mark.parametrize("target", PROCESSORS_HERE, ids=lambda p: repr(words_of(p)))
+@pytest.mark.parametrize("shape", [(2, 1100, 1030), (1, 170, 6200)], ids=str)
+def test_sections_of_few_rows(target, shape):
+    """The terms and the columns of a matrix are divided among tasks."""
+    rows, depth, columns = shape
+    a, b = random_integers((rows, depth)), random_integers((depth, columns), 1)
+    with rules.override(processor=target):
+        for frozen in (False, True):
+            y = computed(ops.matmul, a, b, chunk=1, frozen=frozen)
+            np.testing.assert_array_equal(y, product(a, b))
+        body = body_of(ops.matmul, a, b)
+        calls = lower_matmul_integer(body, list(map(operand_of, (a, b))), []).calls
+    assert calls[1].tasks > 1
+    assert not any(call.prepares for call in calls)
+
+
 # Shapes with rows that are read in place, or packed, and one or several panel groups.
 TILED = [(64, 128, 70), (33, 64, 40), (5, 3, 9), (40, 200, 300)]
 

@@ -19,8 +19,8 @@ from toolkit.definitions.records import record
 
 # Digits of a term, their bits, and the largest integer whose digits are in range.
 DIGITS, DIGIT_BITS, _LARGEST = 3, 8, 127 << 16
-# Smaller runs are rounded to multiples of this number / _LARGEST.
-_SMALLEST = 1e-30
+# If all terms of a run are smaller, the unit of its digits is the least normal float.
+_SMALLEST = 1e-31
 # The terms of a word, the bytes of a word, and those of an index in the list of runs.
 TERMS, ENTRY_BYTES, _INDEX_BYTES = 4, 4, 8
 
