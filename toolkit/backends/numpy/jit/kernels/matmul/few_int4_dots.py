@@ -92,6 +92,8 @@ def emit_int4_results(plan: Int4DotsPlan, body: BodyStructure) -> Kernel:
 class _Int4Dots(Runs):
     """Emits the function."""
 
+    distance: Number
+
     def __init__(self, b: Kernel, plan: Int4DotsPlan) -> None:
         factors = [b.next_address() for _ in range(4)]
         self.packed, self.scale, self.zero, self.block = factors
@@ -127,6 +129,10 @@ class _Int4Dots(Runs):
                 positions = loop.index_of(0)
                 segment = self.segment(*run)
                 with b.loop(0, segment) as position:
+                    # The rows that the next position reads, maybe of the next run.
+                    is_last = b.compare("eq", position, segment - 1)
+                    step = b.choose(is_last, segment * (plan.segments - 1) + 1, 1)
+                    self.distance = self.line * step
                     self._add(run[0] + position, segment, positions + position, columns)
                 self._scale(loop.index, run[0], columns)
                 loop.next([b.int64(positions + segment)])
@@ -169,7 +175,7 @@ class _Int4Dots(Runs):
         with b.of_lanes(TERMS * lanes):
             for byte, mask in b.run(first // 2, b.ceil_div(end, 2)):
                 for line in lines:
-                    b.prefetch(line + (self.line + byte))
+                    b.prefetch(line + (self.distance + byte))
                 loaded = [b.load(line, byte, "int8", mask) for line in lines]
                 with b.of_lanes(lanes):
                     self._add_chunk(byte * 2, loaded, xs)
