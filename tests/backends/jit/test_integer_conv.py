@@ -143,6 +143,8 @@ TILED = [
     ((2, 14, 14, 130), (3, 3, 130, 300), attributes((1, 1), ((1, 1),) * 2, (1, 1))),
     ((3, 15, 13, 32), (3, 3, 32, 96), attributes((2, 2), ((1, 1),) * 2, (2, 2))),
     ((1, 19, 70), (5, 70, 17), attributes((1,), ((3, 1),), (1,))),
+    ((2, 23, 21, 3), (7, 7, 3, 40), attributes((2, 2), ((3, 3), (2, 3)), (1, 1))),
+    ((1, 20, 18, 8), (4, 5, 8, 16), attributes((1, 3), ((0, 0), (1, 0)), (2, 1))),
 ]
 
 
@@ -159,9 +161,9 @@ def test_convolutions_that_fill_tiles_use_them():
     target = replace(PROCESSORS["x86-64-v4"], features=features, tiles=True)
     attrs = attributes((1, 1), ((1, 1),) * 2, (1, 1))
 
-    def last_name(channels, target=target):
+    def last_name(channels, target=target, size=3):
         x = random_integers((1, 28, 28, channels), "uint8")
-        w = random_integers((3, 3, channels, 64))
+        w = random_integers((size, size, channels, 64))
 
         def function(x, w):
             return bind(conv_integer_p, x, w, **attrs)
@@ -172,8 +174,9 @@ def test_convolutions_that_fill_tiles_use_them():
         return lowered.calls[-1].code.emit.__name__
 
     assert last_name(64) == last_name(40) == "emit_rounded_correlation"
+    assert last_name(3, size=7) == "emit_rounded_correlation"
     for channels, other in (
-        (3, target),
+        (2, target),
         (64, replace(target, tiles=False)),
         (64, replace(target, features="+avx512vnni")),
     ):

@@ -16,7 +16,10 @@ from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import BodyStructure
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Window, sweeps
-from toolkit.backends.numpy.jit.kernels.conv.problem import correlation_windows
+from toolkit.backends.numpy.jit.kernels.conv.problem import (
+    correlation_windows,
+    element_strides,
+)
 from toolkit.backends.numpy.jit.kernels.conv.rounded.correlation import (
     RoundedPlan,
     emit_rounded_correlation,
@@ -25,6 +28,7 @@ from toolkit.backends.numpy.jit.kernels.conv.rounded.correlation import (
 from toolkit.backends.numpy.jit.kernels.conv.rounded.grid import grid_of
 from toolkit.backends.numpy.jit.kernels.conv.rounded.layout import pack_images
 from toolkit.backends.numpy.jit.kernels.conv.rounded.pixels import Pixels
+from toolkit.backends.numpy.jit.kernels.conv.rounded.unfold import unfolded
 from toolkit.backends.numpy.jit.kernels.gemm.amx import (
     BLOCK_LINES,
     INT8,
@@ -114,19 +118,27 @@ class _TiledConvolution:
         anchor = body.nodes[0]
         result, weights = anchor.outputs[0].spec, body.inputs[b].spec
         *size, self.depth, self.width = weights.shape
-        windows = correlation_windows(anchor.attrs, size, images, result)
-        shape = images.spec.shape
-        self.batch: int = shape[0]
+        self.offset: int = anchor.attrs["offset"]
+        self.terms: int = prod(size) * self.depth * prod(result.shape)
+        attrs, self.x = anchor.attrs, ("in", a)
+        out = result.shape[-2]
+        unfolding = unfolded(self.steps, images, self.x, attrs, size, out, self.offset)
+        self.is_unfolded: bool = unfolding is not None
+        if unfolding:
+            images, self.x, attrs, size = unfolding
+            self.depth = images.spec.shape[-1]
+        windows = correlation_windows(attrs, size, images, result)
+        self.batch: int = images.spec.shape[0]
         (first, *others) = windows
         if not others and first.is_trivial:
             # The pixels of all images are consecutive.
             extent, self.batch = self.batch * first.extent, 1
             windows = (replace(first, extent=extent, out=extent),)
-        self.image_elements: int = prod(shape) // max(1, self.batch)
+            pitch = prod(images.spec.shape)
+            images = contiguous(images.spec.with_shape((1, pitch)))
+        self.images = images
         self.windows: tuple[Window, ...] = windows
         self.dtype: str = images.spec.dtype
-        self.offset: int = anchor.attrs["offset"]
-        self.terms: int = prod(size) * self.depth * prod(result.shape)
         # Sums of fewer panels stay in the L1 cache. But floats need long lines, which
         # the hardware prefetches.
         element = sum(_itemsize(body, kind, i) for kind, i in full_operands(body))
@@ -143,7 +155,9 @@ class _TiledConvolution:
         positions = grid.part_count * grid.part_size * grid.steps[0]
         rows = -(-positions // SPAN) * SPAN * self.batch * prod(plan.sizes)
         in_blocks = rows * pixels.blocks * pixels.block_terms * plan.panels * SPAN
-        return in_blocks < TILE_SPEEDUP * self.terms
+        # Vectors copy short runs of taps if there are few channels.
+        speedup = TILE_SPEEDUP * (2 if self.is_unfolded else 1)
+        return in_blocks < speedup * self.terms
 
     def _plan(self) -> RoundedPlan:
         count = self.windows[0].out
@@ -172,19 +186,16 @@ class _TiledConvolution:
 
     def lower(self) -> Lowered:
         """Return all calls, in order."""
-        plan, pixels, images = self.plan, self.plan.pixels, ("in", self.a)
+        plan, pixels = self.plan, self.plan.pixels
         strips, body = self._pack_weights(), BodyStructure(self.body)
         if not self.is_prepacked:
             rows = self.batch * pixels.grid.part_count
             memory = self.steps.allocate(-(-rows // partition(rows)) * pixels.nbytes)
             code = Code(emit_rounded_correlation, body, plan)
-            self._correlate(
-                code, (strips, images, memory), (self.image_elements,), rows
-            )
+            pitch = element_strides(self.images)[0]
+            self._correlate(code, (strips, self.x, memory), (pitch,), rows)
             return self.steps.lower()
-        spec = self.body.inputs[self.a].spec
-        operand = contiguous(spec.with_shape((self.batch, self.image_elements)))
-        packed = pack_images(self.steps, pixels, operand, images)
+        packed = pack_images(self.steps, pixels, self.images, self.x)
         images_per_row = -(-self.batch // min(self.batch, -(-TASKS // plan.groups)))
         image_groups = -(-self.batch // images_per_row)
         code = Code(emit_rounded_panels, body, plan)

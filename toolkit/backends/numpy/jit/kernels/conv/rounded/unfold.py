@@ -44,6 +44,7 @@ def unfolded(
     attrs: Mapping[str, Any],
     sizes: Sequence[int],
     out: int,
+    fill: int = 0,
 ) -> Unfolded | None:
     """Return an equal convolution of unfolded images, or None for many channels.
 
@@ -52,6 +53,7 @@ def unfolded(
         images, reference: the images, and their reference.
         attrs, sizes: of the convolution.
         out: the number of windows along the last axis.
+        fill: the value of the padding.
     """
     *batch, width, channels = images.spec.shape
     size, stride = sizes[-1], attrs["strides"][-1]
@@ -61,7 +63,7 @@ def unfolded(
     low = attrs["padding"][-1][0]
     high = max(0, (out - 1) * stride + size - low - width)
     if low or high:
-        images, reference = _pad_last_axis(steps, images, reference, (low, high))
+        images, reference = _pad_last_axis(steps, images, reference, (low, high), fill)
     item = images.strides[-1]
     strides = (*images.strides[:-2], stride * channels * item, item)
     spec = Spec((*batch, out, size * channels), images.spec.dtype)
@@ -71,13 +73,17 @@ def unfolded(
 
 
 def _pad_last_axis(
-    steps: CallList, images: Operand, reference: Reference, zeros: tuple[int, int]
+    steps: CallList,
+    images: Operand,
+    reference: Reference,
+    added: tuple[int, int],
+    fill: int,
 ) -> tuple[Operand, Reference]:
     """Append the call that pads the last axis of images, and return the copy."""
     *batch, width, channels = images.spec.shape
-    spec = Spec((*batch, sum(zeros) + width, channels), images.spec.dtype)
-    widths = (*[(0, 0)] * len(batch), zeros, (0, 0))
-    node = SimpleNamespace(attrs={"widths": widths, "value": 0})
+    spec = Spec((*batch, sum(added) + width, channels), images.spec.dtype)
+    widths = (*[(0, 0)] * len(batch), added, (0, 0))
+    node = SimpleNamespace(attrs={"widths": widths, "value": fill})
     padded = contiguous(spec)
     lowered = lower_pad(node, [images], [padded])
     return padded, steps.copy(lowered, reference, spec.nbytes)
