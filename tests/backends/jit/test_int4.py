@@ -152,7 +152,7 @@ def test_few_rows_and_any_number_of_columns(rows, columns, signed):
 
 def test_sections_of_a_large_matrix():
     """The terms and the columns are divided among tasks."""
-    for depth, columns in ((2050, 1030), (700, 6200)):
+    for depth, columns in ((2050, 1030), (700, 33000)):
         arrays, _ = operands(2, depth, columns, block=128)
         arrays = (*arrays[:4], np.sort(arrays[4]))
         weight = operands_weight(arrays)

@@ -129,7 +129,7 @@ def test_epilogue(target, shape):
 
 
 @pytest.mark.parametrize("target", PROCESSORS_HERE, ids=lambda p: repr(words_of(p)))
-@pytest.mark.parametrize("shape", [(2, 1100, 1030), (1, 170, 6200)], ids=str)
+@pytest.mark.parametrize("shape", [(2, 1100, 1030), (1, 70, 16500)], ids=str)
 def test_sections_of_few_rows(target, shape):
     """The terms and the columns of a matrix are divided among tasks."""
     rows, depth, columns = shape

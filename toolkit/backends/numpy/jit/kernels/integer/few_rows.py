@@ -24,8 +24,8 @@ from toolkit.backends.numpy.jit.processor import current
 from toolkit.definitions.records import record
 from toolkit.plans.loops.planner import TASKS
 
-# The least columns of a panel, and the least bytes of a section of it.
-_PANEL_COLUMNS, _SECTION_BYTES = 3072, 1 << 19
+# The least bytes of a line of a panel, which are two pages of memory, and of a section.
+_LINE_BYTES, _SECTION_BYTES = 1 << 13, 1 << 19
 
 
 @record
@@ -82,12 +82,12 @@ class FewRowsNumbers(NamedTuple):
     sections: Any
 
 
-def divide_matrix(columns: int, nbytes: int) -> tuple[int, int]:
+def divide_matrix(line_bytes: int, nbytes: int) -> tuple[int, int]:
     """Return the panels of a matrix, and the sections of each, for tasks.
 
-    Long lines let the hardware prefetch.
+    Long lines let the hardware prefetch, and read few pages more than once.
     """
-    panels = max(1, min(TASKS, columns // _PANEL_COLUMNS))
+    panels = max(1, min(TASKS, line_bytes // _LINE_BYTES))
     return panels, max(1, min(TASKS // panels, nbytes // panels // _SECTION_BYTES))
 
 

@@ -178,7 +178,7 @@ def _append_dots(
         nbytes=2 * rows * depth * ENTRY_BYTES,
     )
     padded = -(-columns // plan.chunk) * plan.chunk
-    panels, sections = divide_matrix(columns, packed.nbytes)
+    panels, sections = divide_matrix(columns // 2, packed.nbytes)
     sections = min(sections, scale.shape[0])
     totals_bytes = sections * rows * padded * ENTRY_BYTES
     sums, totals = steps.allocate(DIGITS * totals_bytes), steps.allocate(totals_bytes)
