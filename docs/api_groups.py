@@ -168,7 +168,8 @@ GROUPS: dict[str, dict[str, Sequence[str]]] = {
             *("image_data_format", "set_image_data_format", "standardize_data_format"),
         ],
         "Training and compilation": [
-            *("autotune", "set_autotune", "max_epochs", "set_max_epochs"),
+            *("autotune", "set_autotune", "free_extents", "set_free_extents"),
+            *("max_epochs", "set_max_epochs"),
             *("max_steps_per_epoch", "set_max_steps_per_epoch"),
             *("enable_flash_attention", "disable_flash_attention"),
             *("is_flash_attention_enabled", "is_nnx_enabled"),

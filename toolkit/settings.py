@@ -135,6 +135,7 @@ values: _Values = _Values(
         "flash_attention": None,
         "matmul_precision": environment("MATMUL_PRECISION", "strict"),
         "autotune": environment("AUTOTUNE") == "on",
+        "free_extents": environment("FREE_EXTENTS") == "on",
         "threads": None,
         "logical_devices": {"cpu": 1},
         "interactive_logging": True,
@@ -384,6 +385,51 @@ def set_autotune(enabled: bool) -> None:
         )
     values["autotune"] = enabled
     update_placement()
+
+
+def free_extents() -> bool:
+    """Return whether one program may compute many lengths, False unless set.
+
+    Returns:
+        A boolean.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.free_extents()
+        False
+    """
+    return values["free_extents"]
+
+
+def set_free_extents(enabled: bool) -> None:
+    """Choose whether a function is compiled once for many lengths and batch sizes.
+
+    A function, or the step of a model, is compiled for its first shapes, and again for
+    each new length. With free extents, the second compilation has the extents that
+    changed as variables, and computes the later lengths, too. Its sums can have another
+    order than those of a program for one length, so the last bits of results can
+    differ. Programs on GPUs and in jobs of several processes have no free extents.
+
+    This is experimental. In a trace an extent such as `x.shape[1]` is an object with
+    the arithmetic of integers, and no `int`: `isinstance(x.shape[1], int)` is False,
+    and a layer must not store it as an attribute.
+
+    Args:
+        enabled: False by default; TOOLKIT_FREE_EXTENTS=on also enables it. It applies
+            to the next compilations.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.set_free_extents(True)
+        >>> toolkit.config.free_extents()
+        True
+        >>> toolkit.config.set_free_extents(False)
+    """
+    if not isinstance(enabled, bool):
+        raise ArgumentError(
+            f"set_free_extents: expected True or False; received {enabled!r}"
+        )
+    values["free_extents"] = enabled
 
 
 def enable_interactive_logging() -> None:

@@ -24,6 +24,7 @@ from toolkit.core.tensor import Tensor, backend
 from toolkit.core.trace import Trace, inline
 from toolkit.definitions.records import record
 from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Value
+from toolkit.ir.extents import hashable_extents
 
 Result = TypeVar("Result")
 
@@ -36,9 +37,14 @@ def _once_per_graph(function: Callable[..., Result]) -> Callable[..., Result]:
     def wrapper(graph: Graph, *args: Any, **kwargs: Any) -> Result:
         cache = results.setdefault(graph, {})
         key = args, tuple(kwargs.items())
-        if key not in cache:
-            cache[key] = function(graph, *args, **kwargs)
-        return cache[key]
+        with hashable_extents():
+            is_cached = key in cache
+        if not is_cached:
+            result = function(graph, *args, **kwargs)
+            with hashable_extents():
+                return cache.setdefault(key, result)
+        with hashable_extents():
+            return cache[key]
 
     return wrapper
 

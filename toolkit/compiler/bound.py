@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
 from time import perf_counter
 from typing import Any
 
@@ -67,7 +68,8 @@ class BoundProgram:
         self.specs: list[tuple[tuple[int, ...], str]] = [
             (y.spec.shape, y.spec.dtype) for y in self.graph.outputs
         ]
-        self.allocators = self.memory.allocators(self.specs)
+        if program.domain is None:
+            self.allocators = self.memory.allocators(self.specs)
         # Generated code finds each array of a call in this table.
         moving = (*self.graph.inputs, *self.graph.outputs)
         specs = [value.spec for value in moving]
@@ -96,6 +98,11 @@ class BoundProgram:
         )
         # The `id` of each array that the last `update` overwrote.
         self.updated_ids: list[int] = []
+        # The free extents that are set, and the specs that contain them.
+        self.extents: tuple[int, ...] | None = None
+        self.runners: list[Any] = []
+        self._open_specs = self.specs
+        self._evaluate: Callable[..., tuple[Any, ...]] | None = None
         with show_progress(f"compiling {program.name}"):
             self._bind()
         self.dynamic: list[int] = [
@@ -137,6 +144,7 @@ class BoundProgram:
         address = self.memory.address(self.arena)
         runner = segment.code.bind(locations.at(address), self.objects)
         self.prepared.bind(segment, locations)
+        self.runners.append(runner)
         self.last = len(self.steps)
         self.steps.append(runner.run)
         self.timed.append(partial(_code_events, runner, len(self.timed_units)))
@@ -244,6 +252,35 @@ class BoundProgram:
         self.prepared.close()
         for bound in (self.steps, self.timed, self.slots, self.exchanges):
             bound.clear()
+
+    def set_extents(self, values: tuple[int, ...]) -> None:
+        """Set the free extents of the program, for the next runs.
+
+        The program is generated code only.
+        """
+        if values == self.extents:
+            return
+        domain, program = self.program.domain, self.program
+        assert domain is not None
+        self.extents = None  # the state is unknown if this is interrupted
+        for runner in self.runners:
+            runner.set_extents(domain, values)
+        if self._evaluate is None:
+            shapes = [n for shape, _ in self._open_specs for n in shape]
+            numbers = [x.extent for x in program.cells]
+            self._evaluate = domain.evaluator([*shapes, *numbers])
+        remaining = iter(self._evaluate(*values))
+        self.specs = [
+            (tuple(islice(remaining, len(shape))), dtype)
+            for shape, dtype in self._open_specs
+        ]
+        for (value, offset), number in zip(
+            program.cells.items(), remaining, strict=True
+        ):
+            cell = self.memory.view(self.arena, offset, (), value.spec.dtype)
+            cell[...] = number
+        self.allocators = self.memory.allocators(self.specs)
+        self.extents = values
 
     # --- running ----------------------------------------------------------------------
 

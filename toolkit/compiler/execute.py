@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any
 
 from toolkit.compiler.bound import BoundProgram
@@ -23,6 +24,7 @@ class Executable:
         self._kernels = program.backend.kernels
         self._idle: list[BoundProgram] = []
         self._is_code = program.code is not None
+        self._extents: tuple[int, ...] = ()  # the values of free extents
         program.backend.memory.on_shortage(self._release)
 
     def __call__(
@@ -72,6 +74,20 @@ class Executable:
     def _update(self, inputs: Sequence[Array], updated: Sequence[Array]) -> list[Array]:
         return self._on_memory(BoundProgram.update, inputs, updated)
 
+    def bind(self) -> None:
+        """Bind the program to memory before the first call."""
+        self._idle.append(self._borrow())
+
+    def at(self, extents: tuple[int, ...]) -> Executable:
+        """Return the program for values of its free extents, in the same memory.
+
+        Args:
+            extents: valid values.
+        """
+        other = copy(self)
+        other._extents = extents
+        return other
+
     def _on_memory(
         self, call: Callable[..., list[Array]], *arguments: Any
     ) -> list[Array]:
@@ -94,6 +110,9 @@ class Executable:
 
     def _borrow(self) -> BoundProgram:
         try:
-            return self._idle.pop()
+            bound = self._idle.pop()
         except IndexError:  # other threads borrow all of them
-            return BoundProgram(self.program)
+            bound = BoundProgram(self.program)
+        if self._extents:
+            bound.set_extents(self._extents)
+        return bound

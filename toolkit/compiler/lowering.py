@@ -26,6 +26,7 @@ from toolkit.compiler.staging import StagedCollective
 from toolkit.console.progress import stage
 from toolkit.dtypes import is_float, itemsize
 from toolkit.ir import Graph, Kind, Node, Value, fused_node, fused_p
+from toolkit.ir.extents import is_always
 from toolkit.plans.layout import Layouts
 from toolkit.plans.locations import NodeOperands, Shares
 from toolkit.plans.operands import Operand, OperandMemory, StepSpan
@@ -329,7 +330,7 @@ def _memory_operands(
 def _share(value: Value, layouts: Layouts) -> OperandMemory:
     layout = layouts[value]
     view, root = map(layouts.operand, (value, layout.root))
-    if root.spec.nbytes == value.spec.nbytes and view.is_contiguous:
+    if is_always(root.spec.nbytes, value.spec.nbytes) and view.is_contiguous:
         return OperandMemory(layout.root, value.spec.nbytes, True)
     rows = view.count_local_rows(root, layout.offset)
     return OperandMemory(layout.root, value.spec.nbytes, rows > 0, rows)

@@ -13,6 +13,7 @@ from typing import Any
 
 from toolkit.compiler.packing import Rectangle, pack_by_time, pack_lowest
 from toolkit.ir import Graph, Spec, Value
+from toolkit.ir.extents import upper_bound
 from toolkit.plans.loops.iteration_space import is_elementwise
 from toolkit.plans.operands import StepSpan, align_up
 
@@ -108,7 +109,7 @@ def plan_memory(
                 reused = _donor(plan, i, moments[i], value.spec, readers)
                 if reused is None:
                     label = f"{node.op.name} {value.spec}"
-                    size = value.spec.nbytes
+                    size = upper_bound(value.spec.nbytes)
                     reused = Buffer(size, written, last, label, node.origin)
                 reused.extend(max(death, (last, i)))
                 plan.buffers[value] = reused
@@ -180,7 +181,9 @@ def _donor(
         return None
     for x in node.inputs:
         buffer = plan.buffers.get(x)
-        if buffer is None or x.spec != spec or buffer.death != (last, index):
+        if buffer is None or buffer.death != (last, index):
+            continue
+        if not x.spec.is_always(spec):
             continue
         # Another output of the node may already use it.
         is_reused = any(plan.buffers.get(y) is buffer for y in node.outputs)

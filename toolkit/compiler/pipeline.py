@@ -36,6 +36,7 @@ from toolkit.compiler.passes.simplify import expand_unfused, fold, share, simpli
 from toolkit.compiler.program import Program, plan_program
 from toolkit.console.progress import stage
 from toolkit.ir import Graph, Node
+from toolkit.ir.extents import hashable_extents
 from toolkit.plans.rules import rules
 
 
@@ -104,7 +105,7 @@ def compile_program(graph: Graph, target: Target, name: str = "a graph") -> Prog
         "processor": target.processor or rules.processor,
         "array_kernels_only": True,
     }
-    with rules.override(**of_target):
+    with rules.override(**of_target), hashable_extents():
         for title, passes in pipeline(target):
             with stage(title):
                 for step in passes:

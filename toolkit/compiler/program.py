@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,9 +18,10 @@ from toolkit.compiler.memory import Plan, plan_memory
 from toolkit.console.progress import stage
 from toolkit.definitions.records import record
 from toolkit.ir import Graph, Node, Value
+from toolkit.ir.extents import Domain, Extent, upper_bound
 from toolkit.plans.layout import Layouts
 from toolkit.plans.locations import Location, NodeOperands, OperandLocations
-from toolkit.plans.operands import StepSpan
+from toolkit.plans.operands import ALIGNMENT, StepSpan
 
 Array = Any
 
@@ -37,7 +38,7 @@ class Unit:
     def work(self) -> int:
         """Return the bytes of scratch memory."""
         if self.lowered is not None:
-            return int(self.lowered.work)
+            return int(upper_bound(self.lowered.work))
         specs = [x.spec for x in self.node.inputs]
         return workspace_bytes(self.kernel, specs, dict(self.node.attrs))
 
@@ -120,6 +121,7 @@ class Program:
         source: the traced graph.
         name: name of the traced function.
         cached_values: values that are computed once from frozen inputs.
+        cells: the offsets in the arena of numbers that depend on free extents.
     """
 
     graph: Graph
@@ -136,10 +138,18 @@ class Program:
     source: Graph
     name: str = "a graph"
     cached_values: frozenset[Value] = frozenset()
+    cells: Mapping[Value, int] = field(default_factory=dict)
 
     def is_view(self, index: int) -> bool:
         """Return whether a node only views its operand."""
         return self.graph.nodes[index].outputs[0] in self.layouts.views
+
+    @cached_property
+    def domain(self) -> Domain | None:
+        """Return the free extents of its inputs, or None."""
+        shapes = (x.spec.shape for x in self.graph.inputs)
+        extents = (n for shape in shapes for n in shape if type(n) is Extent)
+        return next((n.domain for n in extents), None)
 
     @cached_property
     def _computing(self) -> list[Segment]:
@@ -266,6 +276,8 @@ class Program:
         number = self.number_of(root)
         if number is not None:
             return Location(number, layout.offset)
+        if root in self.cells:
+            return Location(None, self.cells[root] + layout.offset, in_arena=True)
         if root in self.constants:
             start = address(self.constants[root])
             return Location(None, start + layout.offset)
@@ -298,7 +310,12 @@ def plan_program(lowered: LoweredGraph, target: Target) -> Program:
         plan = plan_memory(graph, views, work, lowered.moments, cached_values)
     moving = (*graph.inputs, *graph.outputs)
     reads = (x for node in graph.nodes for x in node.inputs)
-    constants = (x for x in reads if x.constant is not None)
+    constants = [x for x in reads if x.constant is not None]
+    cells: dict[Value, int] = {}
+    for x in constants:
+        if x.extent is not None and x not in cells:
+            cells[x] = plan.nbytes
+            plan.nbytes += ALIGNMENT
     program = Program(
         graph=graph,
         backend=backend,
@@ -313,6 +330,7 @@ def plan_program(lowered: LoweredGraph, target: Target) -> Program:
         in_place=False,
         source=graph,
         cached_values=cached_values,
+        cells=cells,
     )
     if not target.updates or not _is_in_place(program, target, lowered.moments):
         return program

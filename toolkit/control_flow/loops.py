@@ -32,6 +32,7 @@ from toolkit.core.trace import Trace, inline
 from toolkit.core.variable import assign_all
 from toolkit.errors import ArgumentError, ArgumentTypeError, GradientError
 from toolkit.ir import Graph, Kind, Primitive, Spec, primitive
+from toolkit.ops.checks import extents_of
 from toolkit.ops.symbolic import operation
 
 # The named primitive that a scan becomes if nothing differentiates it, with attributes.
@@ -361,12 +362,12 @@ def run_scan(
     init = tree.map_structure(convert, init)
     xs = None if xs is None else tree.map_structure(convert, xs)
     leaves = [] if xs is None else tree.flatten(xs)
-    argument_length = () if length is None else (int(length),)
-    lengths = {*argument_length, *(x.shape[0] if x.ndim else None for x in leaves)}
-    if len(lengths) != 1 or None in lengths:
+    lengths: list[Any] = [] if length is None else [*extents_of(length)]
+    lengths = [*lengths, *(x.shape[0] if x.ndim else None for x in leaves)]
+    if not lengths or None in lengths or any(n != lengths[0] for n in lengths):
         problem = "expected `length`, or xs of one leading extent, to scan over and no "
         raise ArgumentError(f"scan: {problem}other; received {length=} and xs={leaves}")
-    steps: Any = lengths.pop()
+    steps: Any = lengths[0]
     is_eager = state.trace is None or state.trace.unrolls_loops
     if is_eager or unroll is True or 1 < unroll >= steps:
         return _unrolled_scan(f, init, xs, steps, reverse)

@@ -13,6 +13,7 @@ from toolkit.core.strings import StringTensor, as_array
 from toolkit.core.tensor import Tensor, backend, bind, state
 from toolkit.errors import DTypeError
 from toolkit.ir import PRIMITIVES, Kind, Primitive, Spec, primitive
+from toolkit.ir.extents import Extent, value_of
 from toolkit.type_aliases import Array, TensorLike
 
 _SCALARS = (bool, int, float, complex)
@@ -46,7 +47,7 @@ def convert(x: Any, dtype: str | None = None) -> Tensor:
     return bind(cast_p, x, dtype=dtype)
 
 
-def extent(number: float, dtype: str) -> Any:
+def extent(number: int | float | Extent, dtype: str) -> Any:
     """Return a number that depends on the extents of a batch, as an operand.
 
     In a trace it is a constant that kernels read from memory, so that batches of all
@@ -54,8 +55,10 @@ def extent(number: float, dtype: str) -> Any:
     """
     if state.trace is None:
         return number
-    constant = Tensor(_scalar(number, dtype))
+    constant = Tensor(_scalar(value_of(number), dtype))
     constant._is_open = True
+    if type(number) is Extent:
+        constant._extent = number
     return constant
 
 
@@ -69,6 +72,8 @@ def adopt(array: Array) -> Tensor:
 
 
 def _to_tensor(x: Any, dtype: str | None) -> Tensor:
+    if type(x) is Extent:
+        return extent(x, dtype or _dtype_of_extent(x))
     if type(x) is np.ndarray:
         return Tensor(_store_array(_check_array(np.array(x))))
     value = getattr(x, "value", None)
@@ -94,6 +99,19 @@ def _to_tensor(x: Any, dtype: str | None) -> Tensor:
 def _holds_tensor(x: TensorLike) -> bool:
     """Return whether `x` is a tensor, or a Variable of any library over this one."""
     return isinstance(x, Tensor) or isinstance(getattr(x, "value", None), Tensor)
+
+
+def is_scalar(x: object) -> bool:
+    """Return whether `x` is a number of Python or an extent: both are weak."""
+    return isinstance(x, _SCALARS) or type(x) is Extent
+
+
+def _dtype_of_extent(x: Extent) -> str:
+    """Return the dtype of an integer of Python, or floatx."""
+    if x.is_real:
+        return settings.floatx()
+    low, high = x.bounds
+    return "int32" if -(2**31) <= low and high < 2**31 else "int64"
 
 
 def _python_type(x: TensorLike) -> type:
@@ -246,13 +264,13 @@ def operands(*xs: Any) -> tuple[tuple[Tensor, ...], str]:
             break
     else:
         return xs, first._dtype
-    values = tuple([x if isinstance(x, _SCALARS) else convert(x) for x in xs])
+    values = tuple([x if is_scalar(x) else convert(x) for x in xs])
     kinds = [x._dtype if type(x) is Tensor else weak_type(x) for x in values]
     if kinds.count(kinds[0]) == len(kinds) and type(kinds[0]) is str:
-        return values, kinds[0]  # type: ignore[return-value]
+        return values, kinds[0]
     dtype = dtypes.result_type(*kinds)
     if kinds.count(dtype) == len(kinds):
-        return values, dtype  # type: ignore[return-value]
+        return values, dtype
     return tuple([convert(x, dtype) for x in values]), dtype
 
 
@@ -264,6 +282,8 @@ def weak_type(x: TensorLike) -> Any:
         return type(x)
     if isinstance(x, _SCALARS):
         return _python_type(x)
+    if type(x) is Extent:
+        return float if x.is_real else int
     dtype = getattr(x, "dtype", None)
     return dtypes.standardize(dtype) if dtype is not None else convert(x).dtype
 

@@ -200,6 +200,8 @@ class Tensor(Operators, Value):
         if array is None and state.trace is not None:
             value = state.trace.value_of(self)
             array = None if value is None else value._array
+        elif self.extent is not None:
+            self.extent.domain.fix(self.extent)
         return array if array is None else to_host(array)
 
     def __array__(

@@ -193,6 +193,9 @@ class Trace(Overlay):
                 return None
             with no_trace():
                 for node in nodes:
+                    for v in node.inputs:
+                        if v.extent is not None:
+                            v.extent.domain.fix(v.extent)
                     inputs = tuple([self.folded.get(v, v) for v in node.inputs])
                     result = run_on_host(node.op, inputs, node.attrs)
                     result = result if type(result) is tuple else (result,)
@@ -375,6 +378,8 @@ def _constant_tensor(constant: Value) -> Tensor:
     """Return a constant that a pass or a file inserted, as a tensor."""
     tensor = Tensor(constant.constant, constant.spec)
     tensor._is_open = constant.is_open
+    if constant.extent is not None:
+        tensor._extent = constant.extent
     return tensor
 
 

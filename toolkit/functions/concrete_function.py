@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
-from itertools import count
+from copy import copy
+from functools import cached_property
+from itertools import count, islice
 from operator import attrgetter
 from typing import Any, NoReturn
 
@@ -26,6 +27,8 @@ from toolkit.core.trace import Trace, inline
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ir import Graph, Kind, Primitive
+from toolkit.ir.extents import Extent
+from toolkit.ir.substitution import with_extents
 from toolkit.type_aliases import Array
 
 # Types of the arguments that are inputs of the graph; all other arguments are static.
@@ -51,6 +54,9 @@ class ConcreteFunction:
             everything.
     """
 
+    # Computes the shapes of the results, for values of the free extents.
+    _evaluate_shapes: Callable[..., tuple[Any, ...]] | None = None
+
     def __init__(
         self,
         name: str,
@@ -66,13 +72,17 @@ class ConcreteFunction:
         leaves = tree.flatten(outputs)
         self.tensor_flags: list[bool] = [isinstance(leaf, Tensor) for leaf in leaves]
         self.static_leaves: list[Any | None] = [
-            None if isinstance(leaf, Tensor) else leaf for leaf in leaves
+            None if isinstance(leaf, Tensor) else _static_leaf(leaf) for leaf in leaves
         ]
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         self._pack_leaves = tree.make_packer(tree.structure_of(outputs))
         self.num_outputs: int = len(tensors)
         self.written_variables: list[Variable] = list(trace.writes)
-        self.graph: Graph = trace.finish([*tensors, *trace.writes.values()])
+        self._graph: Graph = trace.finish([*tensors, *trace.writes.values()])
+        # The values of free extents, until the graph contains them; whether the program
+        # has free extents.
+        self._extents: tuple[int, ...] = ()
+        self._is_free = False
         self.specs: list[Any] = [y.spec for y in self.graph.outputs[: self.num_outputs]]
         self.variables: list[Variable] = list(trace.captures)  # type: ignore[arg-type]
         used_values = [x for node in self.graph.walk() for x in node.inputs]
@@ -91,14 +101,10 @@ class ConcreteFunction:
             if distribution is None
             else []
         )
-        frozen = [input_indices[v] for v in self.frozen]
-        arguments = self.graph, backend(), generate, updates, name
-        self._compile: Callable[[], Any]
-        self._compile = partial(compile_graph, *arguments, frozen=frozen)
-        if distribution is not None:
-            variables = self.variables, self.written_variables
-            self._compile = partial(distribution.compile, *arguments, *variables)
-        self.executable: Any = self._compile()
+        self._frozen_inputs = [input_indices[v] for v in self.frozen]
+        self._target = backend(), generate, updates, name
+        self._distribution = distribution
+        self.executable: Any = self._compile(self.graph)
         release_spare_memory()  # of the first eager calls, and of the compiler
         self.program: Any = self.executable.program
         self._is_stale = False
@@ -120,6 +126,12 @@ class ConcreteFunction:
         self.last_call: int = next(_calls)
         # The calls in Python whose results are the last inputs, if there are any.
         self.host_calls: HostCalls | None = None
+
+    def _compile(self, graph: Graph) -> Any:
+        if self._distribution is None:
+            return compile_graph(graph, *self._target, frozen=self._frozen_inputs)
+        variables = self.variables, self.written_variables
+        return self._distribution.compile(graph, *self._target, *variables)
 
     @cached_property
     def _is_plain(self) -> bool:
@@ -169,6 +181,41 @@ class ConcreteFunction:
             variable.assign(value)
         return self._pack(results[: self.num_outputs])
 
+    def at(self, extents: tuple[int, ...]) -> ConcreteFunction:
+        """Return this trace for values of its free extents.
+
+        Args:
+            extents: values for which the trace is valid.
+        """
+        if self._evaluate_shapes is None:
+            domain = self.program.domain
+            shapes = [n for spec in self.specs for n in spec.shape]
+            self._evaluate_shapes = domain.evaluator(shapes)
+        numbers = iter(self._evaluate_shapes(*extents))
+        other = copy(self)
+        other.executable = self.executable.at(extents)
+        other.specs = [x.with_shape(islice(numbers, x.ndim)) for x in self.specs]
+        other._extents, other._is_free = extents, True
+        return other
+
+    def specialized(self) -> ConcreteFunction:
+        """Return this trace with a program for its extents only, for inspection."""
+        if not self._is_free:
+            return self
+        other = copy(self)
+        other._graph, other._extents = self.graph, ()
+        other.executable = self._compile(other._graph)
+        other.program, other._is_free = other.executable.program, False
+        return other
+
+    @property
+    def graph(self) -> Graph:
+        """Return the traced graph."""
+        if self._extents:
+            self._graph = with_extents(self._graph, self.program.domain, self._extents)
+            self._extents = ()
+        return self._graph
+
     def invalidate(self) -> None:
         """Recompile the graph before the next call, for a new distribution of steps."""
         self._is_stale = True
@@ -177,7 +224,7 @@ class ConcreteFunction:
         """Run on tensors with the traced specs, without a check."""
         self.last_call = next(_calls)
         if self._is_stale:
-            self.executable = self._compile()
+            self.executable = self._compile(self.graph)
             self.program, self._is_stale = self.executable.program, False
         if self._is_plain and not (
             state.tapes or device_memories or state.overlay is not None
@@ -363,3 +410,8 @@ def _find_frozen(
 
 def _reject_spec(*specs: object, **attrs: object) -> NoReturn:
     raise ArgumentError("a call of a function is not a primitive of a graph")
+
+
+def _static_leaf(leaf: object) -> object:
+    """Return an output that is no tensor; an extent is fixed at its value."""
+    return leaf.domain.fix(leaf) if type(leaf) is Extent else leaf

@@ -59,7 +59,7 @@ class DistributedFunction(Function):
         with comm.shared_operation(self.name):
             begin_step(Step(self.name, self._num_calls))
             if kwargs:  # the order of arrays is that of the program
-                args, kwargs = self._bind_arguments(args, kwargs)
+                args, kwargs = self._parameters.bind(args, kwargs)
             if self._state is not None:
                 self._state.compare(f"{self.name}: ")
             args, kwargs = _local_arguments(self.name, job, args, kwargs)

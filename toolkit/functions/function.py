@@ -6,8 +6,7 @@ import inspect
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from functools import cached_property, update_wrapper
-from inspect import Signature
+from functools import update_wrapper
 from itertools import chain
 from typing import Any, ClassVar
 
@@ -39,10 +38,12 @@ from toolkit.errors import (
     unknown_choice,
 )
 from toolkit.functions.concrete_function import DATA_TYPES, ConcreteFunction
+from toolkit.functions.free_extents import FreeTraces, permits_free_extents
 from toolkit.functions.garbage_collection import paused_collection
 from toolkit.functions.methods import methods_of
 from toolkit.functions.retraces import MAX_RETRACES, Key, Retraces
 from toolkit.functions.signatures import (
+    Parameters,
     as_argument,
     check_match,
     check_signature,
@@ -56,9 +57,7 @@ from toolkit.thread_state import restore_on_error
 
 # Limit of the programs per function; the least recently used one is evicted first.
 MAX_PROGRAMS = 64
-_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _TEXT_TYPES = (np.ndarray, StringTensor)
-_PLAIN_TYPES = (bool, int, float, complex, str, bytes, type(None))
 
 
 class NewResultsError(Exception):
@@ -103,6 +102,8 @@ class Function:
         self._refused: set[Any] = set()  # shapes that were new in one call
         # Fast path for calls with tensors as the only arguments.
         self._fast_path: dict[Any, ConcreteFunction] = {}
+        self._parameters = Parameters(func)
+        self._free_traces = FreeTraces()
         self._retraces = Retraces(self.name)
         self._trace_lock = threading.RLock()
         update_wrapper(self, func, updated=())
@@ -185,8 +186,8 @@ class Function:
         """Return the trace for these arguments, and its tensors."""
         if self.input_signature is not None:
             args, kwargs = self.fit_arguments(args, kwargs), {}
-        elif kwargs or len(args) < self._argument_count:
-            args, kwargs = self._bind_arguments(args, kwargs)
+        elif kwargs or len(args) < self._parameters.count:
+            args, kwargs = self._parameters.bind(args, kwargs)
         leaves = tree.flatten((args, kwargs))
         arguments, static = self._split_leaves(leaves)
         location = state.device, placement()
@@ -313,49 +314,14 @@ class Function:
         concrete = self._find_trace(args, kwargs)[0]
         if concrete.host_calls is not None:
             raise host_call_error(concrete.host_calls.functions[0])
-        return concrete
+        return concrete.specialized()
 
     def inspect(self, *args: Any, **kwargs: Any) -> inspection.Inspection:
         """Return the report of the compiler for arguments like these."""
-        concrete = self._find_trace(args, kwargs)[0]
+        concrete = self._find_trace(args, kwargs)[0].specialized()
         return inspection.inspect_program(
             self.name, concrete.program, concrete.variables
         )
-
-    @cached_property
-    def _signature(self) -> Signature | None:
-        """Return the signature of the function, or None if Python has none."""
-        try:
-            return inspect.signature(self.python_function, follow_wrapped=False)
-        except (TypeError, ValueError):
-            return None
-
-    @cached_property
-    def _argument_count(self) -> int:
-        """Return the number of named arguments of the function."""
-        parameters = self._signature.parameters if self._signature else {}
-        return sum(p.kind not in _VARIADIC for p in parameters.values())
-
-    def _bind_arguments(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        """Return arguments in one form: by position where that is possible.
-
-        Defaults that are plain values are filled in, so that calls with and without
-        them share a trace.
-        """
-        if self._signature is None:
-            return args, kwargs
-        try:
-            bound = self._signature.bind(*args, **kwargs)
-        except TypeError:  # the function raises its own error
-            return args, kwargs
-        for name, parameter in self._signature.parameters.items():
-            if name not in bound.arguments and isinstance(
-                parameter.default, _PLAIN_TYPES
-            ):
-                bound.arguments[name] = parameter.default
-        ordered_names = [n for n in self._signature.parameters if n in bound.arguments]
-        bound.arguments = {name: bound.arguments[name] for name in ordered_names}
-        return bound.args, bound.kwargs
 
     def _is_dynamic(self, leaf: object) -> bool:
         if isinstance(leaf, DATA_TYPES):
@@ -393,14 +359,33 @@ class Function:
     ) -> tuple[ConcreteFunction, list[Tensor]]:
         """Run the Python code on placeholders and compile the trace."""
         scope = nullcontext() if self.dialect is None else self.dialect.activate()
-        with (
-            scope,
-            restore_on_error(),
-            show_progress(f"compiling {self.name}"),
-            paused_collection(),
-        ):
-            concrete, calls = self._compile_trace(key, args, kwargs, leaves, arguments)
+
+        def compile_trace(key: Key) -> tuple[ConcreteFunction, HostCalls]:
+            with (
+                scope,
+                restore_on_error(),
+                show_progress(f"compiling {self.name}"),
+                paused_collection(),
+            ):
+                return self._compile_trace(key, args, kwargs, leaves, arguments)
+
+        def compile_free_trace(key: Key) -> ConcreteFunction:
+            concrete, calls = compile_trace(key)
+            self.trace_count += 1
+            if calls.functions:
+                raise HostCallError("the results of calls in Python have any shape")
+            self._retain(concrete, leaves)
+            return concrete
+
+        concrete, calls = None, None
+        if permits_free_extents(self.distribution, self.dialect, self.jit_compile):
+            concrete = self._free_traces.find(key, compile_free_trace)
+        if concrete is None:
+            concrete, calls = compile_trace(key)
         results: list[Tensor] = []
+        if calls is None:
+            self._add((*key, ()), concrete, leaves)
+            return concrete, results
         if calls.functions:
             results = calls.finish()
             traces = self._host_calls.get(key, ())
@@ -410,19 +395,26 @@ class Function:
         key = (*key, calls.specs)
         self._retraces.add(key, max(self._traces, key=self._last_call, default=None))
         self.trace_count += 1
-        # Leaves compared by identity must outlive their key.
-        concrete.retained_leaves = [
-            leaf
-            for leaf in leaves
-            if not (self._is_deferred(leaf) or self._is_dynamic(leaf))
-        ]
+        self._add(key, concrete, leaves)
+        return concrete, results
+
+    def _add(self, key: Key, concrete: ConcreteFunction, leaves: list[object]) -> None:
+        """Store a trace; evict the least recently used one if there are too many."""
+        self._retain(concrete, leaves)
         if len(self._traces) >= MAX_PROGRAMS:
             self._evict(min(self._traces, key=self._last_call))
             self._fast_path.clear()
         if key in self._traces:  # its calls had other results
             self._evict(key)
         self._traces[key] = concrete
-        return concrete, results
+
+    def _retain(self, concrete: ConcreteFunction, leaves: list[object]) -> None:
+        """Store the leaves that are compared by identity: they must outlive the key."""
+        concrete.retained_leaves = [
+            leaf
+            for leaf in leaves
+            if not (self._is_deferred(leaf) or self._is_dynamic(leaf))
+        ]
 
     def _evict(self, key: Key) -> None:
         concrete = self._traces.pop(key)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from inspect import Signature
 from typing import Any, Protocol
 
 from toolkit import dtypes, tree
@@ -21,6 +24,58 @@ class HasSpec(Protocol):
 
     @property
     def dtype(self) -> DTypeLike: ...
+
+
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_PLAIN_TYPES = (bool, int, float, complex, str, bytes, type(None))
+
+
+class Parameters:
+    """The parameters of a Python function.
+
+    Args:
+        function: the function.
+    """
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        self._function = function
+
+    @cached_property
+    def _signature(self) -> Signature | None:
+        """Return the signature of the function, or None if Python has none."""
+        try:
+            return inspect.signature(self._function, follow_wrapped=False)
+        except (TypeError, ValueError):
+            return None
+
+    @cached_property
+    def count(self) -> int:
+        """Return the number of named arguments of the function."""
+        parameters = self._signature.parameters if self._signature else {}
+        return sum(p.kind not in _VARIADIC for p in parameters.values())
+
+    def bind(
+        self, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> tuple[Any, Any]:
+        """Return arguments in one form: by position where that is possible.
+
+        Defaults that are plain values are filled in, so that calls with and without
+        them share a trace.
+        """
+        if self._signature is None:
+            return args, kwargs
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError:  # the function raises its own error
+            return args, kwargs
+        for name, parameter in self._signature.parameters.items():
+            if name not in bound.arguments and isinstance(
+                parameter.default, _PLAIN_TYPES
+            ):
+                bound.arguments[name] = parameter.default
+        ordered_names = [n for n in self._signature.parameters if n in bound.arguments]
+        bound.arguments = {name: bound.arguments[name] for name in ordered_names}
+        return bound.args, bound.kwargs
 
 
 def static_key(leaf: object) -> tuple[type, object]:

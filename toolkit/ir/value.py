@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 from toolkit import dtypes
+from toolkit.ir.extents import Extent, are_always, shape_key
 
 
 class Spec:
@@ -41,12 +42,17 @@ class Spec:
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, Spec)
-            and self.shape == other.shape
             and self.dtype == other.dtype
+            and len(self.shape) == len(other.shape)
+            and self.shape == other.shape
         )
 
+    def is_always(self, other: Spec) -> bool:
+        """Return whether it equals another spec for all values of free extents."""
+        return self.dtype == other.dtype and are_always(self.shape, other.shape)
+
     def __hash__(self) -> int:
-        return hash((self.shape, self.dtype))
+        return hash((shape_key(self.shape), self.dtype))
 
     def __repr__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
@@ -61,10 +67,11 @@ class Value:
     values.
     """
 
-    __slots__ = ("__weakref__", "_is_open", "_origin", "_spec")
+    __slots__ = ("__weakref__", "_extent", "_is_open", "_origin", "_spec")
     _spec: Spec | None
     _origin: tuple[str, ...]  # set only inside a scope
     _is_open: bool  # set only for values that depend on extents
+    _extent: Extent  # set only for numbers that are computed from free extents
 
     # Whether a narrower dtype may be used for storage; see `Narrow`.
     is_narrow = False
@@ -91,6 +98,11 @@ class Value:
     def is_open(self) -> bool:
         """Return whether it is a constant whose data depends on the traced extents."""
         return getattr(self, "_is_open", False)
+
+    @property
+    def extent(self) -> Extent | None:
+        """Return the extent that a constant contains, if it is a free one."""
+        return getattr(self, "_extent", None)
 
     def __repr__(self) -> str:
         return f"<value {self.spec}>"

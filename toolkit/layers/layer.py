@@ -17,6 +17,7 @@ from toolkit.core.tensor import Tensor, state
 from toolkit.core.trace import StatelessScope
 from toolkit.definitions import foreign_names, hints
 from toolkit.errors import ArgumentError, NotBuiltError
+from toolkit.ir.extents import has_extent
 from toolkit.layers.call import (
     Call,
     UnrecordedCall,
@@ -194,7 +195,9 @@ class Layer(Configurable, Operation):
     def _check_input(self, x: Tensor) -> None:
         """Raise unless `x` matches the input_spec; the last valid shape is cached."""
         fit = x.shape, x._dtype
-        if fit != self._last_fit:
+        if has_extent(x.shape):
+            check_inputs(self._input_spec, x, self)
+        elif fit != self._last_fit:
             check_inputs(self._input_spec, x, self)
             self.__dict__["_last_fit"] = fit
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from operator import index
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from toolkit.errors import (
     TraceError,
 )
 from toolkit.ir import Spec
+from toolkit.ir.extents import Extent
 from toolkit.ops.symbolic import Probe
 
 Shape = tuple[int, ...]
@@ -32,6 +33,8 @@ def extents_of(shape: Any) -> Shape:
 
 
 def _extent(n: Any) -> int:
+    if isinstance(n, Extent):
+        return cast(int, n)
     if isinstance(n, (float, np.floating)) and not float(n).is_integer():
         raise ArgumentTypeError(
             f"expected whole numbers in a shape or an order of axes; received {n}"
@@ -51,14 +54,14 @@ def broadcast_shapes(op: str, *shapes: Shape) -> Shape:
     padded = [(1,) * (ndim - len(shape)) + tuple(shape) for shape in shapes]
     result = []
     for extents in zip(*padded, strict=True):
-        distinct = {n for n in extents if n != 1}
-        if len(distinct) > 1:
+        wide = [n for n in extents if n != 1]
+        if any(n != wide[0] for n in wide[1:]):
             text = " and ".join(str(tuple(shape)) for shape in shapes)
             raise ShapeError(
                 f"{op}: shapes {text} cannot be broadcast together"
                 f"{_fix_of_broadcast(shapes)}"
             )
-        result.append(distinct.pop() if distinct else 1)
+        result.append(wide[0] if wide else 1)
     return tuple(result)
 
 

@@ -12,7 +12,10 @@ from toolkit.core.convert import convert, operands
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.ir import Kind, Primitive, Spec, primitive
-from toolkit.ops.shape import pad_p, reshape
+from toolkit.ir.extents import has_extent
+from toolkit.ops.contract import matmul
+from toolkit.ops.padding import pad
+from toolkit.ops.shape import concatenate, pad_p, reshape
 from toolkit.ops.spatial import (
     Extents,
     Pads,
@@ -22,6 +25,7 @@ from toolkit.ops.spatial import (
     per_axis,
     spatial_ndim,
     window_counts,
+    window_slices,
 )
 from toolkit.ops.symbolic import operation
 from toolkit.type_aliases import IntOrInts, TensorLike
@@ -220,9 +224,26 @@ def convolve(
         "conv", padding, x.shape[1:-1], kernel.shape[:-2], strides, dilation
     )
     groups = _groups("conv", x, kernel)
+    if op is conv_p and groups == 1 and ndim == 1 and has_extent(x.shape[1]):
+        y = _convolve_line(x, kernel, strides[0], pads[0], dilation[0])
+        return in_format(y, data_format)
     attrs = {"strides": strides, "padding": pads, "dilation": dilation}
     return in_format(
         bind(op, x, kernel, **attrs, groups=groups, **extra_attrs), data_format
+    )
+
+
+def _convolve_line(
+    x: Tensor, kernel: Tensor, stride: int, padding: tuple[int, int], dilation: int
+) -> Tensor:
+    """Convolve lines whose length is a free extent, as a product with their windows.
+
+    The code of a convolution is divided into tiles for one length.
+    """
+    size, channels, filters = kernel.shape
+    windows = window_slices(pad(x, ((0, 0), padding, (0, 0))), size, stride, dilation)
+    return matmul(
+        concatenate(windows, axis=-1), reshape(kernel, (size * channels, filters))
     )
 
 

@@ -7,10 +7,11 @@ from operator import index
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.core.convert import convert, floating
+from toolkit.core.convert import convert, floating, is_scalar, weak_type
 from toolkit.core.operation_replays import replayed
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ShapeError
+from toolkit.ir.extents import has_extent, range_length, upper_bound
 from toolkit.ops.checks import broadcast_shapes, extents_of
 from toolkit.ops.elementwise import floor, less_equal, where, zero_like
 from toolkit.ops.ranges import index_range
@@ -219,13 +220,29 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) ->
     if stop is None:
         start, stop = 0, start
     start, stop, step = (_number(v) for v in (start, stop, step))
-    name = dtypes.result_type(*(type(v) for v in (start, stop, step)))
+    name = dtypes.result_type(*map(weak_type, (start, stop, step)))
     name = dtypes.standardize(dtype) if dtype else name
+    if has_extent((start, stop, step)):
+        return _free_range(start, stop, step, name)
     return convert(index_range(start, stop, step), name)
 
 
 def _number(x: TensorLike) -> Any:
-    return x if isinstance(x, (int, float)) else convert(x).item()
+    return x if is_scalar(x) else convert(x).item()
+
+
+def _free_range(start: int, stop: int, step: int, dtype: str) -> Tensor:
+    """Return a range of a free length: the start of a longer constant."""
+    count = range_length(start, stop, step)
+    # One number more: the slice then never has the length of the constant.
+    numbers = convert(index_range(upper_bound(count) + 1), dtype)
+    numbers = slice_axis(numbers, 0, 0, count)
+    numbers = numbers if step == 1 else numbers * convert(step, dtype)
+    return (
+        numbers
+        if type(start) is int and start == 0
+        else numbers + convert(start, dtype)
+    )
 
 
 @operation

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from operator import index
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, ArgumentTypeError, OutOfRangeError, ShapeError
+from toolkit.ir.extents import Extent, has_extent, range_length
 from toolkit.ops.checks import broadcast_shapes
 from toolkit.ops.elementwise import nonzero
 from toolkit.ops.index import as_indices, flat_indices, gather_p
@@ -129,13 +131,14 @@ def _plan(x: Tensor, items: list[Any]) -> _Plan:
         if item is None:
             shape.append(1)
         elif isinstance(item, slice):
-            bound = item.indices(x.shape[axis])
-            count = len(range(*bound))
+            bound = _bounds(item, x.shape[axis])
+            count = range_length(*bound)
             # In the primitive, from -1 to -1 backwards means all elements, not none.
             bounds.append(bound if count else (0, 0, 1))
             shape.append(count)
-        elif isinstance(item, (int, np.integer)):
-            i = _position(x, axis, int(item))
+        elif isinstance(item, (int, np.integer)) or type(item) is Extent:
+            number = cast(int, item) if isinstance(item, Extent) else int(item)
+            i = _position(x, axis, number)
             bounds.append((i, i + 1, 1))
             positions.append(position)
         else:
@@ -147,6 +150,25 @@ def _plan(x: Tensor, items: list[Any]) -> _Plan:
     is_full = all(b == (0, n, 1) for b, n in zip(bounds, x.shape, strict=True))
     start, stop, step = zip(*bounds, strict=True) if bounds else ((), (), ())
     return _Plan(start, stop, step, tuple(shape), arrays, together, is_full)
+
+
+def _bounds(item: slice, n: int) -> tuple[int, int, int]:
+    """Return start, stop and step of a slice, as `slice.indices`, also of extents."""
+    if not has_extent((item.start, item.stop, item.step, n)):
+        return item.indices(n)
+    step = 1 if item.step is None else index(item.step)
+    first, last = (0, n) if step > 0 else (-1, n - 1)
+
+    def clip(position: int | None, default: int) -> int:
+        if position is None:
+            return default
+        position = position if type(position) is Extent else index(position)
+        position = position + n if position < 0 else position
+        return min(max(position, first), last)
+
+    ends = (first, last) if step > 0 else (last, first)
+    start, stop = map(clip, (item.start, item.stop), ends)
+    return start, stop, step
 
 
 def _position(x: Tensor, axis: int, i: int) -> int:

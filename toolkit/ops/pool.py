@@ -13,10 +13,15 @@ from typing import Any
 
 import numpy as np
 
+from toolkit import dtypes
 from toolkit.core.convert import convert, floating
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ShapeError
 from toolkit.ir import Kind, Primitive, Spec, primitive
+from toolkit.ir.extents import has_extent
+from toolkit.ops.elementwise import isnan, where
+from toolkit.ops.numeric import logical_or
+from toolkit.ops.padding import pad
 from toolkit.ops.ranges import index_range
 from toolkit.ops.reduce import max, mean
 from toolkit.ops.shape import concatenate, slice_axis
@@ -29,6 +34,7 @@ from toolkit.ops.spatial import (
     per_axis,
     spatial_ndim,
     window_counts,
+    window_slices,
 )
 from toolkit.ops.symbolic import operation
 from toolkit.type_aliases import TensorLike
@@ -157,7 +163,24 @@ def max_pool(
     spatial_ndim("max_pool", x)
     x = channels_last(x, data_format)
     attrs = _windows("max_pool", x, pool_size, strides, padding)
+    if x.ndim == 3 and has_extent(x.shape[1]):
+        return in_format(_max_of_lines(x, **attrs), data_format)
     return in_format(bind(max_pool_p, x, **attrs)[0], data_format)
+
+
+def _max_of_lines(
+    x: Tensor,
+    window: tuple[int, ...],
+    strides: tuple[int, ...],
+    padding: tuple[tuple[int, int], ...],
+) -> Tensor:
+    """Return the largest elements in the windows of lines of a free length."""
+    widths = ((0, 0), padding[0], (0, 0))
+    x = pad(x, widths, constant_values=dtypes.lowest(x.dtype))
+    result, *following = window_slices(x, window[0], strides[0], 1)
+    for y in following:  # the first one of equal elements gets the gradient
+        result = where(logical_or(y > result, isnan(y)), y, result)
+    return result
 
 
 @operation

@@ -9,6 +9,7 @@ from toolkit.core.convert import convert, extent, floating
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ShapeError
 from toolkit.ir import Kind, Primitive, Spec, letters, primitive, rule_along_axis
+from toolkit.ir.extents import Extent
 from toolkit.ops.associative import associative_scan
 from toolkit.ops.checks import is_empty, normalize_axes, normalize_axis, reduced_shape
 from toolkit.ops.creation import full
@@ -372,7 +373,8 @@ def mean(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
     total = bind(sum_p, x, axis=axes, keepdims=bool(keepdims))
     if not count:
         return total / 0.0
-    return total / (extent(count, total.dtype) if 0 in axes else count)
+    is_open = 0 in axes or type(count) is Extent
+    return total / (extent(count, total.dtype) if is_open else count)
 
 
 @operation

@@ -21,6 +21,7 @@ from toolkit.ir import (
     primitive,
     rule_along_axis,
 )
+from toolkit.ir.extents import has_extent, range_length
 from toolkit.ops.checks import (
     broadcast_shapes,
     extents_of,
@@ -73,15 +74,15 @@ def _broadcast_spec(x: Spec, shape: Shape) -> Spec:
 
 def _slice_spec(x: Spec, start: Shape, stop: Shape, step: Shape) -> Spec:
     return x.with_shape(
-        len(range(*bounds)) for bounds in zip(start, stop, step, strict=True)
+        range_length(*bounds) for bounds in zip(start, stop, step, strict=True)
     )
 
 
 def sum_to(x: Tensor, shape: Shape) -> Tensor:
     """Apply the adjoint of a broadcast from `shape`: sum over the broadcast axes."""
-    if x.shape == shape:
-        return x
     extra = x.ndim - len(shape)
+    if not extra and x.shape == shape:
+        return x
     axes = [*range(extra)]
     axes += [i + extra for i, n in enumerate(shape) if n == 1 != x.shape[i + extra]]
     if axes:
@@ -98,12 +99,12 @@ def _slice_vjp(
         g = flip(g, backwards)
     widths = []
     for axis, n in enumerate(x.shape):
-        indices = range(start[axis], stop[axis], step[axis])
-        indices = indices if step[axis] > 0 else indices[::-1]
+        count = range_length(start[axis], stop[axis], step[axis])
+        low = start[axis] + (count - 1) * step[axis] if step[axis] < 0 else start[axis]
         stride = builtins.abs(step[axis])
         if stride > 1:
             g = dilate(g, axis, stride)
-        low = indices[0] if len(indices) else 0
+        low = low if has_extent(count) or count else 0
         widths.append((low, n - low - g.shape[axis]))
     return bind(pad_p, g, widths=tuple(widths), value=0)
 
@@ -549,11 +550,12 @@ def stack(x: Sequence[Any], axis: int = 0) -> Tensor:
          [2 4]]
     """
     tensors, _ = operands(*x)
-    shapes = [*dict.fromkeys(t.shape for t in tensors)]
-    if len(shapes) > 1:
+    first = tensors[0].shape
+    other = next((t.shape for t in tensors if t.shape != first), None)
+    if other is not None:
         raise ShapeError(
-            f"stack: expected tensors of one shape; received shapes {shapes[0]} and "
-            f"{shapes[1]}. ops.pad makes them equal; ops.concatenate joins them along "
+            f"stack: expected tensors of one shape; received shapes {first} and "
+            f"{other}. ops.pad makes them equal; ops.concatenate joins them along "
             "an axis that they have"
         )
     axis = normalize_axis("stack", axis, tensors[0].ndim + 1)

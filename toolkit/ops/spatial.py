@@ -7,7 +7,7 @@ from typing import Any
 from toolkit.arguments import is_int
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
-from toolkit.ops.shape import moveaxis
+from toolkit.ops.shape import moveaxis, slice_axis
 from toolkit.settings import standardize_data_format
 
 Extents = tuple[int, ...]
@@ -36,6 +36,26 @@ def window_counts(
             )
         counts.append(room // stride + 1)
     return tuple(counts)
+
+
+def window_slices(x: Tensor, size: int, stride: int, dilation: int) -> list[Tensor]:
+    """Return the elements with each position in the windows of lines.
+
+    Args:
+        x: (batch, length, channels).
+        size: the elements of a window.
+        stride: the distance between windows.
+        dilation: the distance between the elements of a window.
+
+    Returns:
+        `size` tensors of shape (batch, windows, channels).
+    """
+    count = (x.shape[1] - (size - 1) * dilation - 1) // stride + 1
+    starts = range(0, size * dilation, dilation)
+    return [
+        slice_axis(x, 1, start, start + (count - 1) * stride + 1, stride)
+        for start in starts
+    ]
 
 
 def per_axis(op: str, name: str, value: Any, ndim: int) -> Extents:

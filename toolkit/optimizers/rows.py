@@ -16,6 +16,7 @@ from toolkit.core.convert import convert
 from toolkit.core.slices import IndexedSlices, slices_of
 from toolkit.core.tensor import Tensor, bind
 from toolkit.core.variable import Variable
+from toolkit.ir.extents import value_of
 from toolkit.ops.index import exchange_rows_p, scatter_p
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def _should_update_rows(
     if updates_all:
         return False
     lookups = sum(s.indices.size for s in slices)
-    is_cheaper = lookups * _COST <= gradient.shape[0]
+    is_cheaper = value_of(lookups) * _COST <= gradient.shape[0]
     return is_cheaper and _accepts_rows(optimizer, "update")
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from toolkit import dtypes
 from toolkit.definitions.records import record
 from toolkit.ir import Spec
+from toolkit.ir.extents import are_always
 
 # The alignment of arenas and scratch memory in bytes.
 ALIGNMENT = 64
@@ -53,8 +54,8 @@ class Operand:
             return 0
         for axis in reversed(range(len(shape))):
             first = slice(axis + 1)
-            same = shape[first] == base.spec.shape[first]
-            same = same and strides[first] == base.strides[first]
+            same = are_always(shape[first], base.spec.shape[first])
+            same = same and are_always(strides[first], base.strides[first])
             if not same or end > strides[axis]:
                 rows = 0  # rows of more axes would have gaps too
             elif not rows:

@@ -11,6 +11,7 @@ from math import gcd, prod
 from toolkit import dtypes
 from toolkit.backends.target import Target
 from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Spec, Value
+from toolkit.ir.extents import are_always, value_of
 
 # A joined row is a multiple of this number of bytes: the width of the widest vectors.
 _VECTOR_BYTES = 64
@@ -74,11 +75,11 @@ class _RowJoiner:
         spec = node.outputs[0].spec
         if (
             node.op.kind is not Kind.ELEMENTWISE
-            or spec.size < _MIN_ELEMENTS
+            or value_of(spec.size) < _MIN_ELEMENTS
             or spec.ndim < 2
         ):
             return None
-        wide = [x for x in node.inputs if x.spec.shape == spec.shape]
+        wide = [x for x in node.inputs if are_always(x.spec.shape, spec.shape)]
         rows = [x for x in node.inputs if _is_row(x, node)]
         numbers = [x for x in node.inputs if x.spec.size == 1]
         if len(wide) + len(rows) + len(numbers) < len(node.inputs):

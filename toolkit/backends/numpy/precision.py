@@ -99,11 +99,11 @@ class _Widening:
         """Return the value to compute with."""
         if x in self.wide or not is_narrow(x.spec.dtype):
             return self.wide.get(x, x)
-        if x.constant is not None:
+        if x.constant is not None and x.extent is None:
             wide: Value = Constant(x.constant.astype(np.float32))
         else:
             wide = Value(x.spec.with_dtype(WIDE))
-            self.nodes.append(cast_node(self.stored[x], wide))
+            self.nodes.append(cast_node(self.stored.get(x, x), wide))
         self.wide[x] = wide
         return wide
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from toolkit.ir import Graph, Kind, Node, Value
+from toolkit.ir.extents import value_of
 
 # Smaller values stay in the cache.
 MIN_NBYTES = 1 << 17
@@ -123,7 +124,7 @@ class _Recomputation:
         )
 
     def _is_candidate(self, value: Any) -> bool:
-        if value.spec.nbytes < MIN_NBYTES or value in self.groups.in_memory:
+        if value_of(value.spec.nbytes) < MIN_NBYTES or value in self.groups.in_memory:
             return False
         return bool(self.groups.other_readers(value, self.number))
 

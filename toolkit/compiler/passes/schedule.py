@@ -7,6 +7,7 @@ from collections.abc import Container, Sequence
 
 from toolkit.backends.target import Target
 from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Value
+from toolkit.ir.extents import value_of
 from toolkit.plans.loops.iteration_space import is_elementwise
 
 Updates = Sequence[tuple[int, int | None]]
@@ -41,7 +42,7 @@ def schedule(graph: Graph, target: Target) -> Graph:
             x.spec.nbytes for x in set(node.inputs) if uses[x] == 1 and x in producers
         )
         allocated: int = sum(y.spec.nbytes for y in node.outputs)
-        return 0 < allocated <= freed
+        return bool(0 < value_of(allocated) <= value_of(freed))
 
     def emit(node: Node) -> None:
         ready = [node]

@@ -15,6 +15,7 @@ from toolkit.compiler.passes.rewriting import Substitution, expand
 from toolkit.core.tensor import run_on_host
 from toolkit.errors import OutOfRangeError
 from toolkit.ir import PRIMITIVES, Constant, Graph, Kind, Node, Value
+from toolkit.ir.extents import describe, has_extent, is_always
 
 # Largest folded constant in bytes, unless its operands are at least as large.
 FOLD_BYTES = 64 * 1024
@@ -50,7 +51,9 @@ def _is_foldable(node: Node) -> bool:
     if (
         node.op.kind in _NEVER
         or node.subgraphs
-        or any(x.constant is None for x in node.inputs)
+        or any(x.constant is None or x.extent is not None for x in node.inputs)
+        or any(has_extent(y.spec.shape) for y in node.outputs)
+        or any(map(has_extent, node.attrs.values()))
     ):
         return False
     if node.op.kind is Kind.VIEW:
@@ -72,6 +75,9 @@ def share(graph: Graph, target: Target) -> Graph:
         array = value.constant
         if array is None or array.nbytes > SHARE_BYTES:
             return value
+        if value.extent is not None:
+            key = array.dtype, array.shape, value.extent.key, True
+            return constants.setdefault(key, value)
         content = np.asarray(array).tobytes()
         key = (array.dtype, array.shape, content, value.is_open)
         return constants.setdefault(key, value)
@@ -93,7 +99,7 @@ def share(graph: Graph, target: Target) -> Graph:
 def _key(attrs: Any) -> Any:
     """Return a key of attributes; 1, 1.0 and True differ, and 0.0 and -0.0."""
     return tuple(
-        (name, repr(v), v if isinstance(v, Graph) else None)
+        (name, describe(v), v if isinstance(v, Graph) else None)
         for name, v in attrs.items()
     )
 
@@ -153,15 +159,25 @@ def _read_through_broadcasts(node: Node, producers: dict[Value, Node]) -> Node:
         if source is None or source.op.name != "broadcast_to":
             continue
         trial = [*inputs[:i], source.inputs[0], *inputs[i + 1 :]]
-        shapes = np.broadcast_shapes(*(x.spec.shape for x in trial))
-        if shapes == node.outputs[0].spec.shape:
+        if _broadcast_to(trial, node.outputs[0].spec.shape):
             inputs = trial
     return node.with_inputs(inputs)
 
 
+def _broadcast_to(operands: list[Value], shape: tuple[int, ...]) -> bool:
+    """Return whether operands that broadcast have this common shape."""
+    shapes = [x.spec.shape for x in operands]
+    return max(map(len, shapes)) == len(shape) and all(
+        any(len(s) >= axis and is_always(s[-axis], shape[-axis]) for s in shapes)
+        for axis in range(1, len(shape) + 1)
+    )
+
+
 def _is_scalar(value: Any, number: float) -> bool:
     array = value.constant
-    return array is not None and array.size == 1 and bool((array == number).all())
+    if array is None or value.extent is not None:  # it has another value later
+        return False
+    return array.size == 1 and bool((array == number).all())
 
 
 def _neutral_right(number: float) -> Callable[..., Any]:

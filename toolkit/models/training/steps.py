@@ -407,4 +407,4 @@ def batch_size(x: Any) -> int:
     """Return the number of samples in a batch."""
     leaf = next(leaf for leaf in tree.flatten(x) if leaf is not None)
     leaf = leaf if is_strings(leaf) or isinstance(leaf, Composite) else convert(leaf)
-    return int(leaf.shape[0])
+    return leaf.shape[0]

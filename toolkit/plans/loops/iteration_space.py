@@ -15,6 +15,7 @@ from typing import Any
 from toolkit import dtypes
 from toolkit.definitions.records import record
 from toolkit.ir import Kind, Node, Value
+from toolkit.ir.extents import is_always
 from toolkit.plans.rules import rules
 
 Shape = tuple[int, ...]
@@ -315,7 +316,7 @@ def loop_steps(nodes: Sequence[Node], space: IterationSpace) -> list[int]:
         value.spec.shape
         for node in nodes
         for value in node.outputs
-        if value.spec.size == space.rows
+        if space.rows is not None and is_always(value.spec.size, space.rows)
     }
     cuts = {columns * step for shape in rows for step in suffix_products(shape)}
     return refine_steps(space.size, shapes, {columns, *cuts})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from toolkit.definitions.records import record
+from toolkit.ir.extents import are_always
 from toolkit.plans.loops.iteration_space import Shape, suffix_products
 from toolkit.plans.operands import Operand
 
@@ -59,7 +60,7 @@ def collapse_loops(
             continue
         step = [row[i] for row in strides]
         joins = collapsed and (i < rows or collapsed_rows < len(collapsed))
-        if joins and all(a == b * n for a, b in zip(columns[-1], step, strict=True)):
+        if joins and are_always(columns[-1], [stride * n for stride in step]):
             collapsed[-1] *= n
             columns[-1] = step
         else:

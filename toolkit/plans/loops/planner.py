@@ -13,6 +13,7 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.ir import PRIMITIVES, Graph, Node, Value
+from toolkit.ir.extents import has_extent, is_always, value_of
 from toolkit.plans.loops.iteration_space import (
     IterationSpace,
     Shape,
@@ -332,6 +333,8 @@ class NestPlanner:
     def _count_register_vectors(self, loops: Loops, lanes: int) -> int:
         """Return the number of vectors in a short row; 0 if rows are long."""
         columns = loops.extents[loops.rows :]
+        if has_extent(tuple(columns)):
+            return 0
         if len(columns) > 1 or columns[0] > MAX_REGISTER_VECTORS * lanes:
             return 0
         return -(-columns[0] // lanes)
@@ -377,9 +380,10 @@ class NestPlanner:
                 if is_reduction(node)
             ]
             leading = next((n for n in summed_shapes[0] if n > 1), 1)
-            return first if first % leading else leading
+            return leading if is_always(first % leading, 0) else first
         shapes = [shape for shape in self._full_shapes() if any(n > 1 for n in shape)]
         leading = min((next(n for n in s if n > 1) for s in shapes), default=1)
         # A few large images: divide further, so that all threads have tasks.
-        is_few = leading < TASKS and first // leading >= TASKS
-        return first if is_few or first % leading else leading
+        is_few = value_of(leading) < TASKS and value_of(first // leading) >= TASKS
+        is_divided = is_always(first % leading, 0)
+        return leading if is_divided and not is_few else first

@@ -14,6 +14,7 @@ from toolkit.backends.numpy.jit.code import Code
 from toolkit.definitions.records import record
 from toolkit.errors import ArgumentError, OutOfRangeError
 from toolkit.ir import Graph
+from toolkit.ir.extents import has_extent, share_of, value_of
 from toolkit.plans.loops.planner import TASKS
 from toolkit.plans.operands import Operand, align_up
 
@@ -138,7 +139,9 @@ def partition(rows: int, maximum: int = TASKS) -> int:
 
     Consecutive calls on the rows of a batch share one partition.
     """
-    return max(1, -(-rows // max(1, min(TASKS, maximum))))
+    tasks = max(1, min(TASKS, value_of(maximum)))
+    task_rows: int = share_of(rows, tasks)
+    return task_rows
 
 
 def operands_of(body: Graph) -> tuple[Reference, ...]:
@@ -167,6 +170,7 @@ def prepared(lowered: Lowered, frozen: Collection[int], result: int = 0) -> Lowe
     gaps: dict[int, int] = {}
     for call in lowered.calls:
         is_known = all(number in frozen for _, number in call.inputs)
+        is_known = is_known and not has_extent((call.numbers, call.rows, call.prepares))
         # A call that packs a copy runs again whenever the copy runs.
         if call.prepares and call.has_single_destination and is_known:
             destination = call.destination

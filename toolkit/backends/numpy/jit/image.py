@@ -17,6 +17,7 @@ from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.loop import Loop
 from toolkit.backends.numpy.jit.sections import Branches, Section
 from toolkit.definitions.records import record
+from toolkit.ir.extents import Extent, upper_bound
 
 if TYPE_CHECKING:
     from toolkit.backends.numpy.jit.program import NativeProgram
@@ -51,7 +52,7 @@ class Address:
     __radd__ = __add__
 
 
-Word = int | Address
+Word = int | Address | Extent
 # The number of an array of the call or None, and the offset of the operand.
 OperandLocation = tuple[int | None, Any]
 Resolve = Callable[[int, Reference], OperandLocation]
@@ -73,6 +74,7 @@ class Image:
     Attributes:
         words: numbers, or offsets from the bases in `bases`.
         bases: the base of each word that is an address, by its number.
+        extents: the words that depend on free extents, by their numbers.
         codes: the functions and their numbers.
         problems: a call that can note an error, by the number of a section's first
             word.
@@ -92,6 +94,7 @@ class Image:
     ) -> None:
         self.words: list[int] = []
         self.bases: dict[int, Base] = {}
+        self.extents: dict[int, Extent] = {}
         self.codes: dict[Code, int] = {}
         self.problems: dict[int, Call] = {}
         self.part_numbers: list[int] = []
@@ -128,9 +131,11 @@ class Image:
         for number, word in enumerate(words, start):
             if isinstance(word, Address):
                 self.bases[number] = word.base
-                self.words[number] = word.offset
-            else:
-                self.words[number] = word
+                word = int(word.offset)
+            elif isinstance(word, Extent):
+                self.extents[number] = word
+                word = int(word.value)
+            self.words[number] = word
 
     def address(self, number: int) -> Address:
         """Return the address of a word."""
@@ -209,7 +214,7 @@ class _Program:
                 )
             address = image.address(branches)
             return [count, 1, count, 1, -1, address, True, first_event]
-        self.part_numbers += [part_number] * section.tasks
+        self.part_numbers += [part_number] * upper_bound(section.tasks)
         calls: list[Word] = []
         for (i, call), factor in zip(section.calls, section.factors, strict=True):
             locations = {o: self.resolve(i, o) for o in call.operands if o != ERROR}

@@ -19,6 +19,7 @@ from toolkit.backends.numpy.jit.products import PRODUCTS
 from toolkit.definitions.namespaces import import_location
 from toolkit.dtypes import is_complex
 from toolkit.ir import Graph, Value
+from toolkit.ir.extents import value_of
 from toolkit.plans.operands import Operand, contiguous
 from toolkit.plans.rules import rules
 
@@ -112,7 +113,7 @@ def takes_whole(node: Node) -> bool:
 
 def _query_count(attention: Any) -> int:
     """Return the number of queries of each head."""
-    count: int = attention.inputs[0].spec.shape[1]
+    count: int = value_of(attention.inputs[0].spec.shape[1])
     return count
 
 

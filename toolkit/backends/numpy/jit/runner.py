@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from toolkit.backends.numpy.jit.code import load
 from toolkit.backends.numpy.jit.image import Base, Image, Resolve
 from toolkit.backends.numpy.jit.runtime import runtime, workers
+from toolkit.ir.extents import Domain, hashable_extents
 from toolkit.plans.loops.iteration_space import format_problem
 
 if TYPE_CHECKING:
     from toolkit.backends.numpy.jit.program import NativeProgram
 
 _EVENT = 3  # words
+_MAX_VARIANTS = 64  # tuples of free extents whose words are stored
 
 
 class Runner:
@@ -30,13 +33,44 @@ class Runner:
         self.objects = objects
         self._runtime = runtime()
         table, shift = ctypes.addressof(objects), self._runtime.address_offset
-        self.image = Image(program, resolve, table, shift)
+        with hashable_extents():
+            self.image = Image(program, resolve, table, shift)
         kernels = load(self.image.codes)
         self._words: Any = (ctypes.c_int64 * len(self.image.words))()
         start = ctypes.addressof(self._words)
         words: Any = self.image.at({Base.IMAGE: start}, kernels)
         self._words[:] = words
         self.address: int = start + 8 * self.image.header
+        # The words for each tuple of free extents.
+        self._variants: dict[tuple[int, ...], Any] = {}
+        self._evaluate: Callable[..., tuple[int | float, ...]] | None = None
+
+    def set_extents(self, domain: Domain, values: tuple[int, ...]) -> None:
+        """Set the words that depend on free extents.
+
+        Args:
+            domain: the free extents of the program.
+            values: their values.
+        """
+        variant = self._variants.get(values)
+        if variant is None:
+            if len(self._variants) >= _MAX_VARIANTS:
+                del self._variants[next(iter(self._variants))]
+            variant = self._variants[values] = self._variant(domain, values)
+        ctypes.memmove(self._words, variant, ctypes.sizeof(variant))
+
+    def _variant(
+        self, domain: Domain, values: tuple[int, ...]
+    ) -> ctypes.Array[ctypes.c_int64]:
+        """Return all words for these values of the free extents."""
+        if self._evaluate is None:
+            self._evaluate = domain.evaluator(list(self.image.extents.values()))
+        variant: ctypes.Array[ctypes.c_int64]
+        variant = type(self._words).from_buffer_copy(self._words)
+        words = self._evaluate(*values)
+        for number, word in zip(self.image.extents, words, strict=True):
+            variant[number] = int(word)
+        return variant
 
     def run(self) -> None:
         """Run the program.

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from toolkit.backends.numpy.jit.calls import Call, Reference, partition
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.errors import ArgumentError
+from toolkit.ir.extents import has_extent, is_always, largest, smallest, value_of
 from toolkit.plans.operands import OperandMemory
 
 # Approximate speed of one core, for the decision whether to use several threads.
@@ -28,7 +29,9 @@ _MAX_PARTITIONS = 2
 
 def estimate_seconds(call: Call) -> float:
     """Return the approximate duration of a call on one thread."""
-    return max(call.flops / _CORE_FLOPS, call.nbytes / _CORE_BYTES)
+    flops, nbytes = value_of(call.flops), value_of(call.nbytes)
+    seconds: float = max(flops / _CORE_FLOPS, nbytes / _CORE_BYTES)
+    return seconds
 
 
 # Returns the share of an operand, by the index of its node.
@@ -75,13 +78,15 @@ class Section:
         """The number of rows that run together, depth first."""
         if len(self.calls) == 1:
             return self.rows
-        return min(self.grain, max(1, self.cache_bytes // 4 // max(1, self.row_bytes)))
+        row_bytes = max(1, value_of(self.row_bytes))
+        group: int = smallest(self.grain, max(1, self.cache_bytes // 4 // row_bytes))
+        return group
 
     @property
     def is_shared(self) -> bool:
         """Whether several threads are worthwhile."""
         total = sum(estimate_seconds(call) for _, call in self.calls)
-        return self.tasks > 1 and total >= _MIN_SHARED_SECONDS
+        return value_of(self.tasks) > 1 and total >= _MIN_SHARED_SECONDS
 
     @property
     def is_stream(self) -> bool:
@@ -103,9 +108,11 @@ class Section:
         """
         minimum = -(-call.grain // factor)
         has_slots = self.has_slots or _has_slots(call)
-        if has_slots or minimum > _MAX_PARTITIONS * partition(self.rows):
+        limit = value_of(_MAX_PARTITIONS * partition(self.rows))
+        if has_slots or value_of(minimum) > limit:
             return self.grain
-        return max(self.grain, minimum)
+        grain: int = largest(self.grain, minimum)
+        return grain
 
     def add(self, index: int, call: Call, factor: int, shares: Shares) -> None:
         """Append a call."""
@@ -124,7 +131,7 @@ class Section:
                     by_rows_so_far and by_rows and share.keeps_rows(self.rows)
                 )
             if by_rows:
-                self.row_bytes += share.nbytes // max(1, self.rows)
+                self.row_bytes += value_of(share.nbytes) // max(1, value_of(self.rows))
             else:
                 self.common_bytes += share.nbytes - self.common.get(share.owner, 0)
                 self.common[share.owner] = share.nbytes
@@ -316,7 +323,8 @@ def _try_join(section: Section, index: int, call: Call, shares: Shares) -> bool:
     if not call.row_operands or not section.calls[0][1].row_operands:
         return False
     factor, remainder = divmod(call.rows, section.rows)
-    if remainder or not factor:
+    # The answer must be the same for all values of free extents.
+    if not is_always(remainder, 0) or has_extent(factor) or not factor:
         return False
     common: dict[Hashable, int] = {}
     for operand in call.operands:
@@ -331,17 +339,16 @@ def _try_join(section: Section, index: int, call: Call, shares: Shares) -> bool:
         if not by_rows:
             common[share.owner] = share.nbytes
             # With a different grain, two threads would accumulate in the same slot.
-            if _accumulates(call, operand) and call.grain != factor * section.grain:
+            grain = factor * section.grain
+            if _accumulates(call, operand) and not is_always(call.grain, grain):
                 return False
     # Memory that every group reads again.
     shared_bytes = sum(section.common.get(owner, 0) for owner in common)
-    if (
-        section.common_bytes - shared_bytes + sum(common.values())
-        > section.cache_bytes // 2
-    ):
+    common_bytes = section.common_bytes - shared_bytes + sum(common.values())
+    if value_of(common_bytes) > section.cache_bytes // 2:
         return False
-    minimum = partition(section.rows)
-    if not minimum <= section.grain <= _MAX_PARTITIONS * minimum:
+    minimum = value_of(partition(section.rows))
+    if not minimum <= value_of(section.grain) <= _MAX_PARTITIONS * minimum:
         return False
     section.add(index, call, factor, shares)
     return True

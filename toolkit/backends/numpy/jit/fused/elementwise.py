@@ -30,6 +30,7 @@ from toolkit.backends.numpy.jit.math.narrow import converts
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
 from toolkit.ir import PRIMITIVES, Graph, Node, Value, cast_node
+from toolkit.ir.extents import smallest, value_of
 from toolkit.plans.loops.iteration_space import (
     REDUCTIONS,
     accesses_row_element,
@@ -111,7 +112,7 @@ def _lower(
         return None
     transposed_operands = _find_transposed_operands(planned)
     nbytes = sum(inputs[i].spec.nbytes for i in transposed_operands)
-    if transposed_operands and nbytes > LEAST_BYTES:
+    if transposed_operands and value_of(nbytes) > LEAST_BYTES:
         copies = {i: contiguous(inputs[i].spec) for i in transposed_operands}
         return lower_with_copies(copies, lower_fused, body, inputs, outputs)
     return _FusedLowering(planned, inputs, outputs, _index_message(body)).lower()
@@ -174,11 +175,11 @@ class _FusedLowering:
     def _grain(self) -> int:
         if self.plan.has_fixed_order and self.plan.combines_tasks:
             return partition(self.rows)
-        if self.nbytes <= LEAST_BYTES:
+        if value_of(self.nbytes) <= LEAST_BYTES:
             return self.rows
         is_undivided = self.plan.is_flat and self.rows == self.first
         grain = partition(self.rows)
-        return GRAIN if is_undivided and grain > GRAIN else grain
+        return smallest(GRAIN, grain) if is_undivided else grain
 
     def _allocate_scratch(self, nbytes: int) -> Reference:
         """Allocate scratch memory."""
@@ -192,7 +193,7 @@ class _FusedLowering:
         partials, combinations = [], []
         for k, write in enumerate(plan.writes):
             step = 0
-            if write.role in (COLUMN, ONE) and self.tasks > 1:
+            if write.role in (COLUMN, ONE) and value_of(self.tasks) > 1:
                 step = align_up(self.outputs[k].spec.nbytes)
                 partials_at = self._allocate_scratch(step * self.tasks)
                 operands.append(partials_at)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from toolkit.backends.numpy.jit.kernels.interleave import (
     interleave_call,
 )
 from toolkit.backends.numpy.jit.processor import current
+from toolkit.ir.extents import has_extent, value_of
 from toolkit.plans.loops.nest import collapse_loops
 from toolkit.plans.loops.planner import TASKS
 from toolkit.plans.operands import Operand
@@ -200,7 +202,8 @@ def _copy_runs(
 
 def _parts_per_run(rows: int, nbytes: int) -> int:
     """Return the number of parts of each run. Only few, long runs are split."""
-    return 1 if rows >= TASKS or nbytes < 2 * LEAST_BYTES else TASKS // rows
+    is_undivided = value_of(rows) >= TASKS or value_of(nbytes) < 2 * LEAST_BYTES
+    return 1 if is_undivided else TASKS // value_of(rows)
 
 
 def _run_stride(x: Operand, axis: int) -> int | None:
@@ -215,25 +218,27 @@ def _run_stride(x: Operand, axis: int) -> int | None:
 
 def emit_pad(
     dtype: str,
-    inner: tuple[int, ...],
-    widths: tuple[tuple[int, int], ...],
+    extents: tuple[int | None, ...],
+    pads: tuple[tuple[int | None, ...], ...],
     content: str,
 ) -> Kernel:
     """Emit out = x with `content` around it. A row is one index of the leading axis.
 
     Args:
-        inner: the extents of x after its leading axis.
-        widths: the number of elements before and after, for every axis.
+        extents: the extents of x after its leading axis; None: the table contains it.
+        pads: the number of elements before and after, for every axis, or None.
         content: the fill element, as hexadecimal bytes.
     """
     b = Kernel(current().lanes)
-    x, out, rows = b.address(0, dtype), b.address(1, dtype), b.entry(2)
+    x, out, rows = b.next_address(dtype), b.next_address(dtype), b.next_entry()
+    inner = [b.next_entry() if n is None else n for n in extents]
+    widths = [[b.next_entry() if n is None else n for n in pair] for pair in pads]
     number = int.from_bytes(bytes.fromhex(content), "little")
     value = b.filled(number, dtype)
     outer = [n + low + high for n, (low, high) in zip(inner, widths[1:], strict=True)]
 
-    def fill(target: Pointer, count: int) -> None:
-        if count:
+    def fill(target: Pointer, count: Number) -> None:
+        if not isinstance(count, int) or count:
             for index, mask in b.run(0, count):
                 b.store(value, target, index, mask)
 
@@ -245,7 +250,7 @@ def emit_pad(
         inner_size, outer_size = prod(inner[axis + 1 :]), prod(outer[axis + 1 :])
         fill(target, low * outer_size)
         middle = target + low * outer_size
-        if inner[axis + 1 :] == tuple(outer[axis + 1 :]):
+        if all(pair == (0, 0) for pair in pads[axis + 2 :]):
             b.copy(source, middle, inner[axis] * inner_size, dtype)
         else:
             with b.loop(0, inner[axis]) as i:
@@ -284,24 +289,34 @@ def lower_pad(
     shape, rows = spec.shape, result.shape[0] if result.size else 0
     by_rows = set(operands) if widths[0] == (0, 0) else {operands[1]}
     inner_size = prod(shape[1:])
-    if inner_size * dtypes.itemsize(spec.dtype) < SHORT_ROW and not any(
-        map(any, widths[1:])
-    ):
+    row_bytes = value_of(inner_size) * dtypes.itemsize(spec.dtype)
+    if row_bytes < SHORT_ROW and not any(map(any, widths[1:])):
         # One long row: a row of the kernel takes 10 ns, even if it is one element.
         low, high = widths[0]
         shape, rows = (1, spec.size), min(rows, 1)
         widths = ((0, 0), (low * inner_size, high * inner_size))
         by_rows = set()
     call = Call(
-        Code(emit_pad, moved_dtype, shape[1:], widths, element.tobytes().hex()),
+        Code(
+            emit_pad,
+            moved_dtype,
+            _without_extents(shape[1:]),
+            tuple(map(_without_extents, widths)),
+            element.tobytes().hex(),
+        ),
         operands,
-        (shape[0],),
+        (shape[0], *filter(has_extent, chain(shape[1:], *widths))),
         rows,
         partition(rows),
         frozenset(by_rows),
         nbytes=spec.nbytes + result.nbytes,
     )
     return Lowered((call,))
+
+
+def _without_extents(numbers: Sequence[int]) -> tuple[int | None, ...]:
+    """Return numbers with None for those that depend on free extents."""
+    return tuple([None if has_extent(n) else n for n in numbers])
 
 
 def emit_box(dtype: str, index_dtypes: tuple[str, ...], updates: bool) -> Kernel:

@@ -18,6 +18,7 @@ from toolkit.backends.numpy.jit.kernels.attention.writer import (
     Numbers,
 )
 from toolkit.backends.numpy.jit.processor import current
+from toolkit.ir.extents import largest, smallest, value_of
 from toolkit.plans.operands import Operand, align_up
 
 if TYPE_CHECKING:
@@ -148,7 +149,8 @@ class _Lowering:
     def _has_distant_rows(self) -> bool:
         """Return whether the rows of a head are too far apart for the cache."""
         row = max(self.arrays[name].strides[1] for name in ("key", "value"))
-        return self.key_heads > 1 and row * self.sources > _MAX_STRIDED_BYTES
+        nbytes = value_of(row * self.sources)
+        return self.key_heads > 1 and nbytes > _MAX_STRIDED_BYTES
 
     def _is_supported(self) -> bool:
         """Return whether the kernels support the types, layouts and extents."""
@@ -205,15 +207,16 @@ class _Lowering:
         blocks = -(-self.targets // plan.width)
         pieces = 1
         if may_split:
-            pieces = min(blocks, -(-_MIN_UNITS // max(1, self.batch * head_groups)))
-        piece = plan.width * -(-blocks // max(1, pieces))
+            units = largest(1, self.batch * head_groups)
+            pieces = smallest(blocks, -(-_MIN_UNITS // units))
+        piece = plan.width * -(-blocks // largest(1, pieces))
         return Numbers(
             targets=self.targets,
             sources=self.sources,
             group=self.query_heads // max(1, self.key_heads),
             head_groups=head_groups,
             heads=self.key_heads // head_groups,
-            pieces=max(1, -(-self.targets // max(1, piece))),
+            pieces=largest(1, -(-self.targets // largest(1, piece))),
             piece=piece,
             scratch=self._scratch(plan, lines),
         )

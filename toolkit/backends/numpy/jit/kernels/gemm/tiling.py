@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from toolkit.backends.numpy.jit.processor import current, lanes_of
 from toolkit.definitions.records import record
+from toolkit.ir.extents import has_extent, value_of
 
 # The most rows of flat tiles.
 FLAT_ROWS = 3
@@ -20,6 +21,8 @@ class Tiling:
         full: whether there are panels of that width.
         tail: the vectors of the last, narrower panel, or 0 if there is none.
         exact: whether all tiles have the same number of rows.
+        is_open: whether the number of columns is a free extent; the last panel can then
+            have any width.
     """
 
     dtype: str
@@ -29,6 +32,7 @@ class Tiling:
     full: bool
     tail: int
     exact: bool = False
+    is_open: bool = False
 
     @staticmethod
     def of(
@@ -36,6 +40,8 @@ class Tiling:
     ) -> Tiling:
         """Return the tiling of a product with this number of columns."""
         lanes = lanes_of(dtype)
+        if has_extent(columns):
+            return Tiling(dtype, lanes, rows, vectors, True, vectors, exact, True)
         count, remainder = divmod(columns, vectors * lanes)
         tail = -(-remainder // lanes)
         return Tiling(dtype, lanes, rows, vectors, count > 0, tail, exact)
@@ -74,7 +80,7 @@ def tiling(rows: int, columns: int, dtype: str, exact: bool = False) -> Tiling:
     """
     lanes = lanes_of(dtype)
     height, vectors = max_rows(), 2
-    if exact or rows <= FLAT_ROWS:
+    if exact or value_of(rows) <= FLAT_ROWS:
         # With few rows, more columns keep the core busy.
         height = rows if exact else min(rows, 2)
         vectors = max(1, min(max_rows() * 2 // height, 8))

@@ -52,6 +52,7 @@ from toolkit.backends.numpy.jit.math.narrow import WIDE, is_narrow
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.numpy.jit.products import can_round_factors
 from toolkit.ir import Graph
+from toolkit.ir.extents import largest
 from toolkit.plans.loops.iteration_space import index_problem
 from toolkit.plans.operands import Operand, align_up
 
@@ -245,7 +246,7 @@ class Lowering:
         self.panels: int = -(-p.columns // self.tiling.width)
         self.row_blocks: int = -(-p.rows // strategy.rows)
         self.panel_blocks: int = -(-self.panels // strategy.panels)
-        self.slots: int = max(1, -(-p.depth // strategy.depth))
+        self.slots: int = largest(1, -(-p.depth // strategy.depth))
         self.axes = list(p.batch)
         self.a_row: int = p.a_row
         self.a_term: int = p.a_term
@@ -292,7 +293,7 @@ class Lowering:
         p = self.p
         products, panels = prod(axis.extent for axis in batch), -(-x.number // x.panel)
         reference = self.steps.allocate(size * panels * products)
-        chunks = max(1, -(-p.depth // _CHUNK_TERMS))
+        chunks = largest(1, -(-p.depth // _CHUNK_TERMS))
         rows = products * panels * chunks
         numbers = PackNumbers(
             x.number, p.depth, x.line, x.term, _CHUNK_TERMS, chunks, panels

@@ -14,6 +14,7 @@ from toolkit.backends.numpy.jit.kernels.matmul.unpack import PANELS, Unpacked
 from toolkit.backends.numpy.jit.processor import current, lanes_of
 from toolkit.definitions.records import record
 from toolkit.ir import Graph
+from toolkit.ir.extents import largest, value_of
 from toolkit.plans.operands import Operand
 from toolkit.plans.rules import rules
 
@@ -149,8 +150,11 @@ class Problem:
     def invariant_step(self) -> int:
         """Return the terms of a step, as a function of the number of terms only."""
         widest = PANELS * 2 * self.lanes * self.itemsize
-        is_long = self.depth * widest > RESIDENT_BYTES or self.unpack_source is not None
-        return self.step(self.depth) if is_long else max(1, self.depth)
+        is_long = (
+            value_of(self.depth) * widest > RESIDENT_BYTES
+            or self.unpack_source is not None
+        )
+        return self.step(self.depth) if is_long else largest(1, self.depth)
 
     @property
     def packed_step(self) -> int:
@@ -162,7 +166,7 @@ class Problem:
     def step(self, depth: int, limit: int = _MAX_STEP_TERMS) -> int:
         """Return the terms of a step for `depth` terms in steps of at most `limit`."""
         limit = min(limit, _MAX_UNPACKED_STEP_TERMS) if self.unpack_source else limit
-        return pad_extent(-(-depth // max(1, -(-depth // limit))), self.lanes)
+        return pad_extent(-(-depth // largest(1, -(-depth // limit))), self.lanes)
 
     @property
     def is_across(self) -> bool:
@@ -176,8 +180,8 @@ class Problem:
         The row must also be longer than the sums that fit registers.
         """
         is_single = self.rows == 1 and not self.batch
-        is_long = self.columns > current().registers // 2 * self.lanes
-        is_far = self.nbytes > current().cache_bytes // 2
+        is_long = value_of(self.columns) > current().registers // 2 * self.lanes
+        is_far = value_of(self.nbytes) > current().cache_bytes // 2
         return is_single and is_long and is_far and self.b_line == self.items[1]
 
     @property
@@ -188,17 +192,17 @@ class Problem:
         rows hide the packing: it took 3 to 8 % of the time of 32 to 128 rows and
         matrices of 9 to 16 MB, and half of the time of 4 rows.
         """
-        nbytes = self.columns * self.depth * self.items[1]
+        nbytes = value_of(self.columns * self.depth) * self.items[1]
         if nbytes <= _MAX_PACKED_CACHES * current().cache_bytes:
             return True
-        return not self.is_row and self.rows < _MIN_HIDING_ROWS
+        return not self.is_row and value_of(self.rows) < _MIN_HIDING_ROWS
 
     @property
     def is_dot(self) -> bool:
         """Return whether sums along the rows of the left operand are the fastest."""
         has_few_columns = self.columns == 1 or (
-            self.columns <= min(_DOT_COLUMNS, self.lanes)
-            and self.depth >= 2 * self.lanes
+            value_of(self.columns) <= min(_DOT_COLUMNS, self.lanes)
+            and value_of(self.depth) >= 2 * self.lanes
         )
         if self.is_batch_invariant or self.is_across:
             return False
@@ -302,8 +306,9 @@ def _is_narrow(p: Problem) -> bool:
         p.is_batch_invariant and p.invariant_step < p.depth
     ):  # a transposed product has a single step
         return False
-    has_few_columns = p.columns <= max_rows() and p.columns * 4 <= p.lanes * 3
-    return has_few_columns and p.a_row == p.items[0] and p.rows >= 2 * p.lanes
+    columns, rows = value_of(p.columns), value_of(p.rows)
+    has_few_columns = columns <= max_rows() and columns * 4 <= p.lanes * 3
+    return has_few_columns and p.a_row == p.items[0] and rows >= 2 * p.lanes
 
 
 def _transpose(p: Problem) -> Problem:

@@ -91,7 +91,11 @@ class _Product(MatrixWriter):
             self.scratch = self.scratch + builder.slot * self.n.scratch
         # The number of full panels, and of all panels.
         self.full = self.n.columns // self.tiling.width
-        self.panels = self.full + int(self.tiling.tail > 0)
+        self.panels = (
+            self.b.ceil_div(self.n.columns, self.tiling.width)
+            if self.tiling.is_open
+            else self.full + int(self.tiling.tail > 0)
+        )
         if error is not None:
             self.unpacker = self._unpacker(error)
 

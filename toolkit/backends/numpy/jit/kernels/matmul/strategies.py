@@ -23,6 +23,7 @@ from toolkit.backends.numpy.jit.kernels.matmul.problem import (
 from toolkit.backends.numpy.jit.kernels.matmul.unpack import PANELS
 from toolkit.backends.numpy.jit.processor import CACHE_LINE
 from toolkit.definitions.records import record
+from toolkit.ir.extents import at_example
 from toolkit.plans.loops.planner import TASKS
 
 # When an operand is packed: once by an earlier call, or by each block.
@@ -152,41 +153,47 @@ class Strategy:
 
 
 def choose(p: Problem) -> Strategy:
-    """Return the strategy for a product."""
+    """Return the strategy for a product.
+
+    For free extents it is the strategy of the example, which is the largest product.
+    """
+    example = at_example(p)
     t = tiling(p.rows, p.columns, p.dtype, p.is_across)
-    panels, depth = -(-p.columns // t.width), max(1, p.depth)
+    panels, depth = -(-example.columns // t.width), max(1, example.depth)
     pack_b = "" if p.packings[1] == LINES else EACH
     step = p.invariant_step if p.is_batch_invariant else depth
-    base = Strategy(t, PRODUCT, p.rows, panels, depth, step, "", pack_b, 1)
-    is_small = depth * p.columns * p.itemsize <= _REREAD_BYTES
-    is_quick = _seconds(p) < _SINGLE_THREAD_SECONDS
-    if p.batch and is_small and (is_quick or p.products >= TASKS):
+    base = Strategy(t, PRODUCT, example.rows, panels, depth, step, "", pack_b, 1)
+    is_small = depth * example.columns * p.itemsize <= _REREAD_BYTES
+    is_quick = _seconds(example) < _SINGLE_THREAD_SECONDS
+    if p.batch and is_small and (is_quick or example.products >= TASKS):
         packs_once = p.is_shared and is_narrow(t) and not is_quick
         grain = p.products if is_quick else partition(p.products)
         return replace(base, pack_b=ONCE if packs_once else pack_b, grain=grain)
     has_row_units = (
         not p.unpack_source
-        and p.rows > FLAT_ROWS
+        and example.rows > FLAT_ROWS
         and p.a_term == p.items[0]
         and not p.is_across
     )
-    is_near = depth * p.columns * p.itemsize <= _IN_PLACE_BYTES
+    is_near = depth * example.columns * p.itemsize <= _IN_PLACE_BYTES
     can_share_panels = p.is_frozen or is_near or not is_narrow(t)
     can_share_panels = (
-        can_share_panels or partition(p.rows) >= _TALL_TASK_TILES * t.rows
+        can_share_panels or partition(example.rows) >= _TALL_TASK_TILES * t.rows
     )
     if not p.batch and is_small and has_row_units and (can_share_panels or is_quick):
         # A panel that is packed for all runs is read in memory order at no cost.
         pack_once = (
-            pack_b or p.is_frozen or (_set_conflict_cost(p, t) and can_share_panels)
+            pack_b
+            or p.is_frozen
+            or (_set_conflict_cost(example, t) and can_share_panels)
         )
         grain = p.rows if is_quick else partition(p.rows)
         # Tiles much flatter than the largest read the panels too often.
         grain *= -(-2 * t.rows // (3 * grain))
         return replace(base, unit=ROW, pack_b=ONCE if pack_once else "", grain=grain)
-    conflict_cost = _set_conflict_cost(p, t)
-    divisions = _divisions(p, replace(base, unit=BLOCK))
-    return min(divisions, key=lambda strategy: _cost(p, strategy, conflict_cost))
+    conflict_cost = _set_conflict_cost(example, t)
+    divisions = _divisions(example, replace(base, unit=BLOCK))
+    return min(divisions, key=lambda strategy: _cost(example, strategy, conflict_cost))
 
 
 def is_narrow(tiling: Tiling) -> bool:

@@ -1,0 +1,295 @@
+"""Traces with free extents: one compilation for many lengths or batch sizes.
+
+The first signature of a function is compiled for its extents. If a later signature
+differs from it only in extents, the function is traced again, with an `Extent` for each
+extent that varies. The program of that trace is valid for all extents for which the
+conditions of its domain hold; see `toolkit/ir/extents`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
+from math import isqrt
+from typing import Any, TypeAlias
+
+from toolkit import settings
+from toolkit.core.tensor import backend, state
+from toolkit.definitions.records import record
+from toolkit.functions.concrete_function import ConcreteFunction
+from toolkit.ir import Spec
+from toolkit.ir.extents import Domain
+
+# The key of a trace: the structure, the static leaves and specs, the location, and the
+# specs of the results of host calls.
+Key: TypeAlias = tuple[Any, ...]
+# The extents of all specs of a signature, in order.
+Extents: TypeAlias = tuple[int, ...]
+
+# A leading extent is usually a batch size, of which most loops have two. So it is free
+# from its third value on, and any other extent from its second value on.
+_LEADING_VALUES = 3
+# Each compilation permits extents up to a power of two, so a longer one is rare.
+_MAX_TRACES = 12
+_MIN_LIMIT = 16
+_MAX_FAILURES = 2
+_MAX_FAMILIES = 64
+# More values of one extent do not change the decision.
+_MAX_SIGNATURES = 16
+_LOG = logging.getLogger("toolkit")
+
+
+@record
+class FreeTrace:
+    """A trace with free extents.
+
+    Attributes:
+        domain: its free extents.
+        symbols: for each position of the signature's extents, the index of the free
+            extent in it, or None.
+        extents: the fixed extents, in all positions.
+        concrete: the trace.
+    """
+
+    domain: Domain
+    symbols: tuple[int | None, ...]
+    extents: Extents
+    concrete: ConcreteFunction
+
+    def values(self, extents: Extents) -> Extents | None:
+        """Return the values of the free extents, or None if it is not valid there."""
+        values = self._match(extents)
+        return values if values and self.domain.holds(values) else None
+
+    def covers(self, extents: Extents) -> bool:
+        """Return whether extents are in its limits, where it may be invalid."""
+        values = self._match(extents)
+        return values is not None and self.domain.includes(values)
+
+    def _match(self, extents: Extents) -> Extents | None:
+        """Return the values of the free extents; None: other extents differ."""
+        values: dict[int, int] = {}
+        for symbol, fixed, n in zip(self.symbols, self.extents, extents, strict=True):
+            expected = fixed if symbol is None else values.setdefault(symbol, n)
+            if n != expected:
+                return None
+        return tuple([values[i] for i in range(len(values))])
+
+
+@dataclass
+class _Family:
+    """The signatures of a function that differ only in extents."""
+
+    signatures: list[Extents] = field(default_factory=list)
+    traces: list[FreeTrace] = field(default_factory=list)
+    is_refused: bool = False
+    # The number of traces that are not valid for the extents that caused them.
+    failures: int = 0
+
+
+def permits_free_extents(
+    distribution: object, dialect: object, jit_compile: bool | str
+) -> bool:
+    """Return whether traces of a function may have free extents.
+
+    A job shares programs by their extents. Tapes watch the values of one signature.
+
+    Args:
+        distribution, dialect, jit_compile: the attributes of a `Function`.
+    """
+    return (
+        settings.free_extents()
+        and distribution is None
+        and dialect is None
+        and jit_compile is not False
+        and not state.tapes
+        and not backend().is_accelerator
+    )
+
+
+class FreeTraces:
+    """The traces with free extents of one function."""
+
+    def __init__(self) -> None:
+        self._families: dict[Hashable, _Family] = {}
+
+    def find(
+        self, key: Key, trace: Callable[[Key], ConcreteFunction]
+    ) -> ConcreteFunction | None:
+        """Return a compiled function for a new signature, from a trace of a family.
+
+        Args:
+            key: the key of the signature.
+            trace: traces the function for a key with free extents.
+
+        Returns:
+            None if the signature needs a separate trace.
+        """
+        signature = _without_extents(key)
+        if signature not in self._families and len(self._families) >= _MAX_FAMILIES:
+            del self._families[next(iter(self._families))]
+        family = self._families.setdefault(signature, _Family())
+        extents = tuple(_extents_of(key))
+        concrete = _from_traces(family, extents)
+        if concrete is None and not family.is_refused:
+            family.signatures.append(extents)
+            if self._add_trace(family, key, extents, trace):
+                concrete = _from_traces(family, extents)
+        return concrete
+
+    def _add_trace(
+        self,
+        family: _Family,
+        key: Key,
+        extents: Extents,
+        trace: Callable[[Key], ConcreteFunction],
+    ) -> bool:
+        """Trace with the extents that vary as free ones; return whether it succeeds."""
+        if (
+            len(family.signatures) > _MAX_SIGNATURES
+            or len(family.traces) >= _MAX_TRACES
+        ):
+            return False
+        symbols = _symbols_of(family.signatures, _leading_positions(key))
+        if symbols is None:
+            return False
+        # Decisions of speed are made for the upper limit.
+        positions = _first_positions(symbols)
+        limits = [_limits_of([e[i] for e in family.signatures]) for i in positions]
+        if any(free.covers(extents) for free in family.traces):
+            # Its conditions exclude these values; they may hold for smaller limits.
+            limits = [
+                (low, _next_prime(extents[i]))
+                for i, (low, _) in zip(positions, limits, strict=True)
+            ]
+        if any(
+            n < 2
+            for n, symbol in zip(extents, symbols, strict=True)
+            if symbol is not None
+        ):
+            return False
+        domain = Domain(limits)
+        try:
+            concrete = trace(_with_symbols(key, symbols, domain))
+            if concrete.program.code is not None:
+                concrete.executable.bind()
+        except Exception as error:  # code of a user, or of a kernel, needs an integer
+            _LOG.debug("no trace with free extents: %r", error)
+            family.is_refused = True
+            return False
+        domain.seal()
+        program = concrete.program
+        if program.domain is not domain or program.code is None:
+            family.is_refused = True
+            names = [
+                program.graph.nodes[segment.members[0]].op.name
+                for segment in program.segments
+                if segment.code is None and not program.is_view(segment.members[0])
+            ]
+            _LOG.debug("no trace with free extents: no code for %s", names)
+            return False
+        free = FreeTrace(domain, symbols, extents, concrete)
+        if free.values(extents) is None:
+            family.failures += 1
+            family.is_refused = family.failures >= _MAX_FAILURES
+            return False
+        family.traces.append(free)
+        return True
+
+
+def _from_traces(family: _Family, extents: Extents) -> ConcreteFunction | None:
+    for free in reversed(family.traces):
+        values = free.values(extents)
+        if values is not None:
+            return free.concrete.at(values)
+    return None
+
+
+def _without_extents(key: Key) -> Hashable:
+    """Return a key without the extents of its specs."""
+    structure, leaves, *further = key
+    kinds = [
+        (Spec, x.ndim, x.dtype) if isinstance(x, Spec) else (None, x) for x in leaves
+    ]
+    return structure, tuple(kinds), tuple(further)
+
+
+def _extents_of(key: Key) -> Iterator[int]:
+    for leaf in key[1]:
+        if isinstance(leaf, Spec):
+            yield from leaf.shape
+
+
+def _leading_positions(key: Key) -> set[int]:
+    """Return the positions of the first extent of each spec."""
+    positions, start = set(), 0
+    for leaf in key[1]:
+        if isinstance(leaf, Spec):
+            if leaf.shape:
+                positions.add(start)
+            start += leaf.ndim
+    return positions
+
+
+def _symbols_of(
+    signatures: list[Extents], leading: set[int]
+) -> tuple[int | None, ...] | None:
+    """Return the index of the free extent in each position; None: none is free yet.
+
+    Positions whose extents were always equal contain the same free extent.
+    """
+    columns = list(zip(*signatures, strict=True))
+    is_free = [len(set(column)) > 1 for column in columns]
+    if not any(is_free):
+        return None
+    if all(i in leading for i, free in enumerate(is_free) if free) and (
+        len(set(signatures)) < _LEADING_VALUES
+    ):
+        return None
+    numbers: dict[tuple[int, ...], int] = {}
+    return tuple(
+        [
+            numbers.setdefault(column, len(numbers)) if free else None
+            for column, free in zip(columns, is_free, strict=True)
+        ]
+    )
+
+
+def _first_positions(symbols: tuple[int | None, ...]) -> list[int]:
+    """Return the first position of each free extent."""
+    count = len({symbol for symbol in symbols if symbol is not None})
+    return [symbols.index(number) for number in range(count)]
+
+
+def _limits_of(values: list[int]) -> tuple[int, int]:
+    """Return the lowest and the highest value that a compilation permits.
+
+    The highest is also the example. It is a prime number, because its divisors would be
+    conditions for all values. It is at least 1.5 times the largest value.
+    """
+    high = max(_MIN_LIMIT, 1 << (max(values) * 3 // 2 - 1).bit_length())
+    return max(2, min(values) // 2), _next_prime(high)
+
+
+def _next_prime(number: int) -> int:
+    """Return the smallest prime number from a number on."""
+    while any(number % k == 0 for k in range(2, isqrt(number) + 1)):
+        number += 1
+    return number
+
+
+def _with_symbols(key: Key, symbols: tuple[int | None, ...], domain: Domain) -> Key:
+    """Return a key with free extents in its specs."""
+    remaining = iter(symbols)
+    leaves = []
+    for leaf in key[1]:
+        if isinstance(leaf, Spec):
+            shape: list[Any] = [
+                n if (symbol := next(remaining)) is None else domain.extents[symbol]
+                for n in leaf.shape
+            ]
+            leaves.append(leaf.with_shape(shape))
+        else:
+            leaves.append(leaf)
+    return key[0], tuple(leaves), *key[2:]
