@@ -191,6 +191,7 @@ LONG_CASES: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
 
 
 @pytest.mark.filterwarnings("ignore:.*is traced for")
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LONG_CASES)
 def test_long_values_and_gradients(name: str) -> None:
     check_case(*LONG_CASES[name], LONG)

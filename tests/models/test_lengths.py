@@ -55,6 +55,13 @@ MODELS: dict[str, Callable[[], toolkit.Model]] = {
 }
 
 
+QUICK = ("decoder", "LSTM", "convolutions")
+NAMES = [
+    name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
+    for name in MODELS
+]
+
+
 @pytest.fixture(autouse=True)
 def permit_free_extents() -> Iterator[None]:
     toolkit.config.set_free_extents(True)
@@ -77,7 +84,7 @@ def train(model: str, free: bool) -> tuple[list[float], list[Any]]:
 
 
 @pytest.mark.filterwarnings("ignore:.*is traced for")
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", NAMES)
 def test_losses_and_weights_are_those_of_one_program_for_each_length(
     model: str,
 ) -> None:
@@ -88,7 +95,7 @@ def test_losses_and_weights_are_those_of_one_program_for_each_length(
         np.testing.assert_allclose(weight, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", NAMES)
 def test_three_compilations_compute_all_lengths(model: str) -> None:
     traced: list[int] = []
 
