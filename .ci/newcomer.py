@@ -22,8 +22,8 @@ root = pathlib.Path(site.getsitepackages()[0])
 files = (path for path in root.rglob("*") if path.is_file())
 print(json.dumps([f.relative_to(root).as_posix() for f in files if f.suffix != ".pyc"]))
 """
-# A larger wheel contains an unintended file. The Python files take 2.8 MB.
-LIMIT = 3_200_000  # bytes
+# A larger wheel contains an unintended file. The Python files take 2.9 MB.
+LIMIT = 3_400_000  # bytes
 
 
 def call(*command: object, cwd: Path) -> str:
