@@ -218,7 +218,8 @@ class BatchSharing:
 
         Args:
             batch: a nest of tensors, with all rows that the source has.
-            arrays: the same batch before its conversion to tensors.
+            arrays: the same batch before its conversion to tensors; it has no effect in
+                one process.
         """
         return batch
 
