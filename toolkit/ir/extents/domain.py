@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any, cast
 
@@ -45,16 +45,11 @@ class Domain:
     """The free extents of a compilation, and the conditions of its result.
 
     Args:
-        limits: the lowest and the highest value of each free extent.
-        examples: the value of each free extent at which speed is estimated; by default
-            the highest.
+        limits: the lowest and the highest value of each free extent. Speed is estimated
+            for the highest one.
     """
 
-    def __init__(
-        self,
-        limits: Sequence[tuple[int, int]],
-        examples: Sequence[int] | None = None,
-    ) -> None:
+    def __init__(self, limits: Sequence[tuple[int, int]]) -> None:
         self.limits = tuple(limits)
         self._factors: list[Factor] = []
         self._operations: dict[Any, Extent] = {}
@@ -64,10 +59,8 @@ class Domain:
         # Bounds of quotients that intervals of their operands do not give: the most
         # shares of a number, by the keys of the share and of the negative number.
         self._share_counts: dict[object, dict[object, tuple[int, float]]] = {}
-        values = [high for _, high in limits] if examples is None else examples
         self.extents: tuple[Extent, ...] = tuple(
-            self._factor(value, low, high, "")
-            for value, (low, high) in zip(values, limits, strict=True)
+            self._factor(high, low, high, "") for low, high in limits
         )
         self._holds: Callable[..., object] | None = None
         self.is_sealed = False
@@ -164,11 +157,8 @@ class Domain:
     @property
     def conditions(self) -> list[str]:
         """The conditions as Python expressions of the factors x0, x1, ..."""
-        return [text if result else f"not {text}" for text, result in self._items]
-
-    @property
-    def _items(self) -> Iterable[tuple[str, bool]]:
-        return self._conditions.items()
+        items = self._conditions.items()
+        return [text if result else f"not {text}" for text, result in items]
 
     def includes(self, values: Sequence[int]) -> bool:
         """Return whether values are in the limits of the free extents."""
