@@ -148,6 +148,24 @@ TILED = [
 ]
 
 
+# Signals of few channels, whose windows overlap.
+SIGNALS = [
+    ((2, 3, 1), (2, 1, 1), attributes((1,), ((0, 0),), (1,))),
+    ((2, 2, 1), (2, 1, 1), attributes((1,), ((0, 0),), (1,))),
+    ((3, 1, 40), (1, 40, 5), attributes((1,), ((0, 0),), (1,))),
+    ((3, 40, 4), (5, 4, 48), attributes((1,), ((2, 2),), (1,))),
+    ((3, 41, 6), (4, 6, 33), attributes((2,), ((0, 1),), (1,))),
+    ((2, 12, 8), (3, 8, 16), attributes((3,), ((0, 0),), (1,))),
+    ((4, 1, 30, 3), (1, 7, 3, 16), attributes((1, 1), ((0, 0),) * 2, (1, 1))),
+]
+
+
+@pytest.mark.parametrize("kind", [KINDS[0], KINDS[2]], ids=str)
+def test_tiles_of_signals_of_few_channels(kind):
+    for x, w, attrs in SIGNALS:
+        check_tiles(x, w, attrs, kind, 1 << 21)
+
+
 @pytest.mark.parametrize("kind", [KINDS[0], KINDS[2]], ids=str)
 @pytest.mark.parametrize("cache_bytes", [1 << 15, 1 << 21])
 def test_tiles_of_many_channels(kind, cache_bytes):

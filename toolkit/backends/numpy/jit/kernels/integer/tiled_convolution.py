@@ -130,10 +130,11 @@ class _TiledConvolution:
         windows = correlation_windows(attrs, size, images, result)
         self.batch: int = images.spec.shape[0]
         (first, *others) = windows
-        if not others and first.is_trivial:
-            # The pixels of all images are consecutive.
+        if not others and first.is_trivial and images.is_contiguous:
+            # The pixels of all images are consecutive; unfolded ones overlap.
             extent, self.batch = self.batch * first.extent, 1
-            windows = (replace(first, extent=extent, out=extent),)
+            merged = replace(first, extent=extent, out=extent, pitch=self.depth)
+            windows = (merged,)
             pitch = prod(images.spec.shape)
             images = contiguous(images.spec.with_shape((1, pitch)))
         self.images = images
