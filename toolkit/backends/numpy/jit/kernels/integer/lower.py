@@ -80,8 +80,11 @@ def lower_matmul_integer(
     if _can_fill_tiles(body.inputs[a].spec.shape, inputs[b].spec.shape[-1]):
         return _TiledLowering(body, a, b).lower()
     lowering = Lowering(body, a, b)
-    is_few = lowering.rows <= _MAX_UNPACKED_ROWS and not inputs[b].is_frozen
-    return lowering.lower_few_rows() if is_few else lowering.lower()
+    # Words of 16-bit terms take twice the bytes of the matrix.
+    is_packed = inputs[b].is_frozen and lowering.words.terms == WORD_BYTES
+    if lowering.rows <= _MAX_UNPACKED_ROWS and not is_packed:
+        return lowering.lower_few_rows()
+    return lowering.lower()
 
 
 def _can_fill_tiles(shape: Sequence[int], columns: int) -> bool:
