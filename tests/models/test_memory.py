@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+import weakref
 import zipfile
 
 import numpy as np
@@ -44,7 +46,6 @@ _RESIDENT = """
 import sys
 import numpy as np
 import toolkit
-from toolkit.buffer_pool import release_spare_memory
 
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * 4096 >> 20
@@ -62,7 +63,6 @@ mode = sys.argv[1]
 small = use(128)
 before = resident()
 large = use(4096)
-release_spare_memory()  # the pool keeps the last large result of an eager call
 print(resident() - before)
 """
 
@@ -76,6 +76,45 @@ def test_resident_memory_is_little_more_than_the_weights(mode, rows, limit):
     command = [sys.executable, "-c", _RESIDENT, mode, *map(str, rows)]
     output = subprocess.run(command, check=True, capture_output=True, text=True)
     assert int(output.stdout) <= limit
+
+
+@pytest.fixture
+def no_garbage_collection():
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def test_quantize_releases_the_floating_weights(no_garbage_collection):
+    model = toolkit.Sequential([toolkit.Input((8,)), layers.Dense(8)])
+    model.add(layers.Dense(8, activation="relu"))
+    kernels = [weakref.ref(layer.kernel) for layer in model.layers]
+    model.quantize("int8")
+    assert [kernel() for kernel in kernels] == [None, None]
+
+
+def test_quantize_releases_the_weights_of_a_used_and_saved_model(
+    no_garbage_collection, tmp_path
+):
+    block = toolkit.Sequential([toolkit.Input((2,)), layers.Dense(3)])
+    model = toolkit.Sequential([toolkit.Input((2,)), block, layers.Dense(1)])
+    kernels = [weakref.ref(weight) for weight in model.weights if weight.ndim == 2]
+    model(np.ones((1, 2), "float32"))
+    model.predict(np.ones((1, 2)), verbose=0)
+    model.save(tmp_path / "model.keras")
+    model.save_weights(tmp_path / "model.weights.h5")
+    model.quantize("int8")
+    assert [kernel() for kernel in kernels] == [None, None]
+
+
+def test_switch_releases_its_operands(no_garbage_collection):
+    x = toolkit.ops.convert_to_tensor(np.ones(3))
+    reference = weakref.ref(x)
+    y = toolkit.ops.switch(1, [lambda x: x, lambda x: x + 1, lambda x: x * 2], x)
+    del x
+    assert reference() is None
+    np.testing.assert_array_equal(y, [2, 2, 2])
 
 
 @pytest.fixture(scope="module")

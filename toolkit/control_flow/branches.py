@@ -7,6 +7,7 @@ Variables that a branch writes become outputs and are assigned afterwards.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from toolkit import dtypes, ops
@@ -142,13 +143,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
         50
     """
     index = ops.clip(convert(index, "int32"), 0, len(branches) - 1)
-
-    def select(first: int) -> Any:
-        if first == len(branches) - 1:
-            return branches[first](*operands)
-        is_selected = ops.equal(index, first)
-        return cond(
-            is_selected, lambda: branches[first](*operands), lambda: select(first + 1)
-        )
-
-    return select(0)
+    *earlier, result = [partial(branch, *operands) for branch in branches]
+    for i, branch in reversed([*enumerate(earlier)]):
+        result = partial(cond, ops.equal(index, i), branch, result)
+    return result()

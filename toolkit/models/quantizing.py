@@ -82,6 +82,8 @@ class QuantizableModel:
                 f"{self.name}.quantize: the model has no layer that supports "
                 "quantization"
             )
+        for layer in self._flatten_layers():
+            layer._walks.clear()  # invalid walks would keep the floating weights
         self._trained = None  # training continues with the remaining weights
         self.train_function: None
         self.test_function: None

@@ -264,6 +264,24 @@ class Probe(Trace):
         self.stood_for: dict[Tensor, KerasTensor] = {}  # by placeholder
         self.outputs: Any = None
 
+    def stand_in(self, leaf: Any, pinned: Any) -> Any:
+        """Return the placeholder of a symbol, with its mask; other leaves unchanged.
+
+        No nested function: a recursive one is a reference cycle, which keeps the
+        captured Variables in memory until the next garbage collection.
+        """
+        if not is_symbolic(leaf):
+            return leaf
+        shape = [
+            pinned.get((leaf, axis), self.extent) if n is None else n
+            for axis, n in enumerate(leaf.shape)
+        ]
+        tensor = self.placeholder(Spec(shape, leaf.dtype))
+        self.stood_for[tensor] = leaf
+        if mask_of(leaf) is not None:
+            set_mask(tensor, self.stand_in(mask_of(leaf), pinned))
+        return tensor
+
 
 def _probe(
     function: Callable[..., Any],
@@ -273,23 +291,9 @@ def _probe(
     pinned: Any,
     fix: str = "",
 ) -> Probe:
-    pinned = pinned or {}
     trace = Probe(extent, fix)
     with restore_on_error(), trace:
-
-        def stand_in(leaf: Any) -> Any:
-            if not is_symbolic(leaf):
-                return leaf
-            shape = [
-                pinned.get((leaf, axis), extent) if n is None else n
-                for axis, n in enumerate(leaf.shape)
-            ]
-            tensor = trace.placeholder(Spec(shape, leaf.dtype))
-            trace.stood_for[tensor] = leaf
-            if mask_of(leaf) is not None:
-                set_mask(tensor, stand_in(mask_of(leaf)))
-            return tensor
-
+        stand_in = partial(trace.stand_in, pinned=pinned or {})
         args, kwargs = tree.map_structure(stand_in, (args, kwargs))
         try:
             trace.outputs = function(*args, **kwargs)

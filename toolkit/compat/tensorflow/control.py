@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 import numpy as np
@@ -106,15 +106,10 @@ def case(
         exclusive, strict: have no effect: the first function always counts.
     """
     pairs = list(pred_fn_pairs)
-    last = pairs.pop()[1] if default is None else default
-
-    def choose(pairs: list[Any]) -> Any:
-        if not pairs:
-            return last()
-        (pred, function), *remaining = pairs
-        return ops.cond(pred, function, lambda: choose(remaining))
-
-    return choose(pairs)
+    result = pairs.pop()[1] if default is None else default
+    for pred, function in reversed(pairs):
+        result = partial(ops.cond, pred, function, result)
+    return result()
 
 
 def switch_case(

@@ -93,16 +93,17 @@ class Module(metaclass=_AnyModule):
     def submodules(self) -> tuple[Any, ...]:
         """Return the modules and layers in the module, also nested ones, each once."""
         modules: dict[int, Any] = {}
-
-        def visit(owner: Any) -> None:
-            for child in _attribute_values(owner):
-                if isinstance(child, (Module, Layer)) and id(child) not in modules:
-                    modules[id(child)] = child
-                    visit(child)
-
-        visit(self)
+        _add_submodules(self, modules)
         modules.pop(id(self), None)
         return tuple(modules.values())
+
+
+def _add_submodules(owner: Any, modules: dict[int, Any]) -> None:
+    """Add the modules and layers in an owner, by identity."""
+    for child in _attribute_values(owner):
+        if isinstance(child, (Module, Layer)) and id(child) not in modules:
+            modules[id(child)] = child
+            _add_submodules(child, modules)
 
 
 def _attribute_values(owner: Any) -> Iterator[Any]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -108,59 +110,58 @@ def with_large_constants(graph: OnnxGraph) -> OnnxGraph:
 def _uses(graph: OnnxGraph) -> dict[str, list[Use]]:
     """Return the nodes that use each initializer, and its input index there."""
     uses: dict[str, list[Use]] = defaultdict(list)
-
-    def visit(nodes: tuple[OnnxNode, ...]) -> None:
-        for node in nodes:
-            for index, name in enumerate(node.inputs):
-                if name in graph.initializers:
-                    uses[name].append((node, index))
-            for value in node.attributes.values():
-                if isinstance(value, OnnxGraph):
-                    visit(value.nodes)
-
-    visit(graph.nodes)
+    for node in _all_nodes(graph):
+        for index, name in enumerate(node.inputs):
+            if name in graph.initializers:
+                uses[name].append((node, index))
     return uses
+
+
+def _all_nodes(graph: OnnxGraph) -> Iterator[OnnxNode]:
+    """Return the nodes of a graph, and those of its subgraphs."""
+    for node in graph.nodes:
+        yield node
+        for subgraph in _subgraphs(node):
+            yield from _all_nodes(subgraph)
+
+
+def _subgraphs(node: OnnxNode) -> list[OnnxGraph]:
+    return [v for v in node.attributes.values() if isinstance(v, OnnxGraph)]
 
 
 def _needed_on_host(graph: OnnxGraph) -> set[str]:
     """Return the values that must be static before the graph runs, such as shapes."""
     needed: set[str] = set()
-    computed = _computed_from_inputs(graph)
-
-    def visit(nodes: tuple[OnnxNode, ...]) -> None:
-        for node in reversed(nodes):
-            operator = OPERATORS.get(node.op)
-            if operator is None:
-                continue
-            needed.update(node.inputs[i] for i in operator.host if i < len(node.inputs))
-            is_needed = operator.needs_data and not needed.isdisjoint(node.outputs)
-            # A value computed from inputs is not static; its sources do not need to be.
-            is_needed = is_needed and computed.isdisjoint(node.outputs)
-            if is_needed:
-                needed.update(node.inputs)
-            for value in node.attributes.values():
-                if isinstance(value, OnnxGraph):
-                    if is_needed:
-                        needed.update(output.name for output in value.outputs)
-                    visit(value.nodes)
-
-    visit(graph.nodes)
+    _add_needed_on_host(graph, _computed_from_inputs(graph), needed)
     return needed
+
+
+def _add_needed_on_host(graph: OnnxGraph, computed: set[str], needed: set[str]) -> None:
+    """Add the values of a graph and of its subgraphs that must be static."""
+    for node in reversed(graph.nodes):
+        operator = OPERATORS.get(node.op)
+        if operator is None:
+            continue
+        needed.update(node.inputs[i] for i in operator.host if i < len(node.inputs))
+        is_needed = operator.needs_data and not needed.isdisjoint(node.outputs)
+        # A value computed from inputs is not static; its sources do not need to be.
+        is_needed = is_needed and computed.isdisjoint(node.outputs)
+        if is_needed:
+            needed.update(node.inputs)
+        for subgraph in _subgraphs(node):
+            if is_needed:
+                needed.update(output.name for output in subgraph.outputs)
+            _add_needed_on_host(subgraph, computed, needed)
 
 
 def _computed_from_inputs(graph: OnnxGraph) -> set[str]:
     """Return the values that depend on the data of inputs, not only on shapes."""
     computed = {value.name for value in graph.inputs}
-
-    def reads(node: OnnxNode) -> bool:
-        graphs = [v for v in node.attributes.values() if isinstance(v, OnnxGraph)]
-        return not computed.isdisjoint(node.inputs) or any(
-            reads(inner) for graph_inside in graphs for inner in graph_inside.nodes
-        )
-
     for node in graph.nodes:
         operator = OPERATORS.get(node.op)
-        if (operator is None or operator.needs_data) and reads(node):
+        nodes = [node, *chain.from_iterable(map(_all_nodes, _subgraphs(node)))]
+        reads_computed = any(not computed.isdisjoint(x.inputs) for x in nodes)
+        if (operator is None or operator.needs_data) and reads_computed:
             computed.update(filter(None, node.outputs))
     return computed
 

@@ -31,26 +31,26 @@ def parts_of(model: Any, skip: Any = ()) -> dict[str, Any]:
     # The values keep lists alive that properties create: the id of a freed list would
     # be reused.
     visited: dict[int, Any] = {id(owner): owner for owner in skip}
-
-    def visit(owner: Any, path: str) -> None:
-        if id(owner) in visited:
-            return
-        visited[id(owner)] = owner
-        paths[path] = owner
-        for name, child in _children(owner):
-            descend(child, f"{path}/{name}" if path else name)
-
-    def descend(child: Any, path: str) -> None:
-        if isinstance(child, (StateOwner, Optimizer)):
-            visit(child, path)
-        elif isinstance(child, (list, tuple, dict)) and id(child) not in visited:
-            visited[id(child)] = child
-            values = child.values() if isinstance(child, dict) else child
-            for name, value in _named(values):
-                descend(value, f"{path}/{name}")
-
-    visit(model, "")
+    _add_paths(model, "", paths, visited)
     return paths
+
+
+def _add_paths(
+    child: Any, path: str, paths: dict[str, Any], visited: dict[int, Any]
+) -> None:
+    """Add the path of an object, and the paths of the objects in it."""
+    is_owner = isinstance(child, (StateOwner, Optimizer))
+    is_container = isinstance(child, (list, tuple, dict))
+    if id(child) in visited or not (is_owner or is_container):
+        return
+    visited[id(child)] = child
+    if is_owner:
+        paths[path] = child
+        children = _children(child)
+    else:
+        children = _named(child.values() if isinstance(child, dict) else child)
+    for name, value in children:
+        _add_paths(value, f"{path}/{name}" if path else name, paths, visited)
 
 
 def _named(values: Any) -> Iterator[tuple[str, Any]]:

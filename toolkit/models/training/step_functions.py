@@ -173,12 +173,13 @@ class CompiledStep:
 
     def _make(self, key: Any, batch: Any) -> Function:
         structure = tree.structure_of(batch)
-        step = self.step
+        # No reference to `self`: a replaced step is released at once, with its weights.
+        step, record_structure = self.step, self._structure.record_current
 
         def run(*leaves: Any) -> Any:
             outputs = step(tree.pack_sequence_as(structure, leaves))
             # including everything that the first call of a model has built
-            self._structure.record_current()
+            record_structure()
             return outputs
 
         run.__name__ = getattr(step, "__name__", "step")
