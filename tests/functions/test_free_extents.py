@@ -32,6 +32,12 @@ def of_length(n: int, *shape: int, dtype: str = "float32") -> np.ndarray[Any, An
     return random.normal(size=extents).astype(dtype)
 
 
+def images(x: Any) -> Any:
+    """Return images with a free height."""
+    return x[:, :, None, :] * np.ones((1, 1, 4, 1), "float32")
+
+
+KERNEL = np.random.default_rng(3).normal(size=(3, 3, 6, 5)).astype("float32")
 W = np.random.default_rng(0).normal(size=(24, 40)).astype("float32")
 SQUARE = np.random.default_rng(1).normal(size=(24, 24)).astype("float32")
 ROW = np.linspace(0.5, 1.5, 24, dtype="float32")
@@ -168,6 +174,30 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
         )[1],
         (3, -1, 24),
     ),
+    "average of windows": (lambda x: ops.average_pool(x, 2), (3, -1, 6)),
+    "average of padded windows": (
+        lambda x: ops.average_pool(x, 3, 1, "same"),
+        (3, -1, 6),
+    ),
+    "convolution of images": (
+        lambda x: ops.conv(images(x), KERNEL, 1, "same"),
+        (3, -1, 6),
+    ),
+    "convolution of images with strides": (
+        lambda x: ops.conv(images(x), KERNEL, 2, "same"),
+        (3, -1, 6),
+    ),
+    "maximum of images": (lambda x: ops.max_pool(images(x), 2), (3, -1, 6)),
+    "average of images": (lambda x: ops.average_pool(images(x), 2), (3, -1, 6)),
+    "transposed convolution": (
+        lambda x: ops.conv_transpose(images(x), KERNEL, 2, "same"),
+        (3, -1, 5),
+    ),
+    "channels of images": (
+        lambda x: ops.depthwise_conv(images(x), KERNEL[..., :1], 1, "same"),
+        (3, -1, 6),
+    ),
+    "resize": (lambda x: ops.image.resize(images(x), (8, 8)), (3, -1, 6)),
     "two axes": (lambda x: ops.matmul(x, x) + ops.transpose(x), (-1, -1)),
 }
 

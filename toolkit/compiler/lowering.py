@@ -153,7 +153,7 @@ class _Lowering:
         if isinstance(kernel, ControlKernel) and not isinstance(kernel, Inlined):
             return kernel.lower(self.generator, inputs, outputs)
         layouts = (self.layouts[v] for v in (*node.inputs, *node.outputs))
-        is_aligned = all(layout.offset % 16 == 0 for layout in layouts)
+        is_aligned = all(is_always(layout.offset % 16, 0) for layout in layouts)
         lowered = self.generator.lower(node, inputs, outputs, is_aligned)
         if lowered is not None:
             self.generator.precompile(lowered)

@@ -19,6 +19,7 @@ from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ShapeError
 from toolkit.ir import Kind, Primitive, Spec, primitive
 from toolkit.ir.extents import has_extent
+from toolkit.ops.creation import ones
 from toolkit.ops.elementwise import isnan, where
 from toolkit.ops.numeric import logical_or
 from toolkit.ops.padding import pad
@@ -125,8 +126,8 @@ def _windows(
     ndim = x.ndim - 2
     window = per_axis(op, "pool_size", pool_size, ndim)
     strides = window if strides is None else per_axis(op, "strides", strides, ndim)
-    ones = (1,) * ndim
-    pads = padding_pairs(op, padding, x.shape[1:-1], window, strides, ones)
+    dilation = (1,) * ndim
+    pads = padding_pairs(op, padding, x.shape[1:-1], window, strides, dilation)
     return {"window": window, "strides": strides, "padding": pads}
 
 
@@ -183,6 +184,21 @@ def _max_of_lines(
     return result
 
 
+def _mean_of_lines(
+    x: Tensor,
+    window: tuple[int, ...],
+    strides: tuple[int, ...],
+    padding: tuple[tuple[int, int], ...],
+) -> Tensor:
+    """Return the means of the windows of lines of a free length."""
+
+    def total(x: Tensor) -> Tensor:
+        x = pad(x, ((0, 0), padding[0], (0, 0)))
+        return reduce(operator.add, window_slices(x, window[0], strides[0], 1))
+
+    return total(x) / total(ones((1, x.shape[1], 1), x.dtype))
+
+
 @operation
 def average_pool(
     inputs: Any,
@@ -216,6 +232,8 @@ def average_pool(
     spatial_ndim("average_pool", x)
     x = channels_last(x, data_format)
     attrs = _windows("average_pool", x, pool_size, strides, padding)
+    if x.ndim == 3 and has_extent(x.shape[1]):
+        return in_format(_mean_of_lines(x, **attrs), data_format)
     total = bind(sum_pool_p, x, **attrs)
     is_same = str(padding).lower() == "same"
     counts = _counts(x.shape[1:-1], x.dtype, is_same, **attrs)

@@ -92,8 +92,7 @@ def padding_pairs(
         for i, n in enumerate(spatial):
             # From the first element of the first window to the last element of the last
             # window.
-            last = (n - 1) // strides[i] * strides[i] + (size[i] - 1) * dilation[i]
-            total = max(last + 1 - n, 0)
+            total = max((size[i] - 1) * dilation[i] - (n - 1) % strides[i], 0)
             pairs[i] = (total // 2, total - total // 2)
     window_counts(op, spatial, size, strides, tuple(pairs), dilation)
     return tuple(pairs)

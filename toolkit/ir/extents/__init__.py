@@ -24,7 +24,12 @@ from toolkit.ir.extents.decisions import (
     upper_bound,
 )
 from toolkit.ir.extents.domain import Domain
-from toolkit.ir.extents.expressions import Extent, hashable_extents, value_of
+from toolkit.ir.extents.expressions import (
+    Extent,
+    fixed_texts,
+    hashable_extents,
+    value_of,
+)
 
 __all__ = [
     "Domain",
@@ -32,6 +37,7 @@ __all__ = [
     "are_always",
     "at_example",
     "describe",
+    "fixed_texts",
     "has_extent",
     "hashable_extents",
     "is_always",

@@ -31,6 +31,16 @@ def hashable_extents() -> Iterator[None]:
         _hashing.reset(token)
 
 
+@contextmanager
+def fixed_texts() -> Iterator[None]:
+    """Fix the extents of which a text is written: texts of generated code."""
+    token = _hashing.set(False)
+    try:
+        yield
+    finally:
+        _hashing.reset(token)
+
+
 class Factor:
     """A free extent, or an operation on extents that is no polynomial.
 
@@ -89,16 +99,34 @@ class Extent:
     def bounds(self) -> tuple[float, float]:
         """The lowest and the highest value in the limits of the domain."""
         if self._bounds is None:
-            low: float = 0
-            high: float = 0
-            for factors, coefficient in self._terms.items():
-                term: tuple[float, float] = (coefficient, coefficient)
-                for factor in factors:
-                    term = _product_bounds(term, (factor.low, factor.high))
-                low, high = low + term[0], high + term[1]
+            low, high = self._interval()
             narrow = self.domain.narrow_bounds.get(self.key, (low, high))
             self._bounds = max(low, narrow[0]), min(high, narrow[1])
         return self._bounds
+
+    def _interval(self) -> tuple[float, float]:
+        """Return the bounds by interval arithmetic.
+
+        A factor of all terms is taken out: the bounds of n - n * n are those of
+        n * (1 - n), which are narrower.
+        """
+        first, *further = self._terms
+        for factor in first:
+            if further and all(factor in factors for factors in further):
+                reduced: dict[Factors, int] = {}
+                for factors, n in self._terms.items():
+                    i = factors.index(factor)
+                    reduced[factors[:i] + factors[i + 1 :]] = n
+                quotient = Extent(self.domain, reduced)
+                return _product_bounds(quotient.bounds, (factor.low, factor.high))
+        low: float = 0
+        high: float = 0
+        for factors, coefficient in self._terms.items():
+            term: tuple[float, float] = (coefficient, coefficient)
+            for factor in factors:
+                term = _product_bounds(term, (factor.low, factor.high))
+            low, high = low + term[0], high + term[1]
+        return low, high
 
     def _within(self, bounds: tuple[float, float]) -> Extent:
         """Narrow the bounds. The bounds of the terms ignore that terms are related."""

@@ -21,6 +21,7 @@ from toolkit.backends.numpy.jit import engine
 from toolkit.backends.numpy.jit.builder import Builder
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.ir import scalars
+from toolkit.ir.extents import fixed_texts
 from toolkit.plans.loops.rule_digests import source_digest
 from toolkit.plans.rules import rules
 
@@ -48,7 +49,9 @@ class Code:
     @cached_property
     def key(self) -> str:
         """The name, unique for the generated text across processes."""
-        description = f"{self.emit.__module__}.{self.emit.__qualname__}{self.args!r}"
+        with fixed_texts():  # an extent in an argument is a constant in the text
+            arguments = repr(self.args)
+        description = f"{self.emit.__module__}.{self.emit.__qualname__}{arguments}"
         digest = generator_digest()
         if not self.emit.__module__.startswith(_PACKAGE):
             digest += source_digest(self.emit)
@@ -57,7 +60,7 @@ class Code:
 
     def text(self) -> str:
         """Return the LLVM IR of a module that contains the function."""
-        with rules.override(processor=self.processor):
+        with rules.override(processor=self.processor), fixed_texts():
             builder = self.emit(*self.args)
         function = builder.function(self.key, PARAMETERS)
         return "\n".join([*sorted(builder.declarations), function, ATTRIBUTES])

@@ -119,7 +119,8 @@ def lower_concatenate(
         dtype = MOVED[dtypes.itemsize(spec.dtype)]
         return Lowered((interleave_call(dtype, segments, rows, rows, by_rows),))
     rows, few = prod(spec.shape[:axis]), len(nonempty) <= _MAX_JOINED
-    if few and axis and rows >= TASKS and size * len(nonempty) < _MAX_JOINED_ROW:
+    is_short = value_of(size) * len(nonempty) < _MAX_JOINED_ROW
+    if few and axis and value_of(rows) >= TASKS and is_short:
         strides = {i: _row_strides(x, axis) for i, x in nonempty.items()}
         known = {i: pair for i, pair in strides.items() if pair is not None}
         if len(known) == len(strides):

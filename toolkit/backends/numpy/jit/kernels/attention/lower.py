@@ -18,7 +18,7 @@ from toolkit.backends.numpy.jit.kernels.attention.writer import (
     Numbers,
 )
 from toolkit.backends.numpy.jit.processor import current
-from toolkit.ir.extents import largest, smallest, value_of
+from toolkit.ir.extents import is_always, largest, smallest, value_of
 from toolkit.plans.operands import Operand, align_up
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ class _Lowering:
             (*numbers, *self._stride_table()),
             rows,
             grain,
-            self._batched_operands() if rows == self.batch else frozenset(),
+            self._batched_operands() if is_always(rows, self.batch) else frozenset(),
             flops=cost * self.batch * pairs,
             nbytes=sum(array.spec.nbytes for array in self.arrays.values()),
         )
