@@ -116,10 +116,18 @@ def without_dots(processor):
 
 
 HOST = Processor.host()
+
+
+def kernel_of(*features):
+    """The kernel for few rows of processors with one of these features."""
+    return "emit_int4_dots" if any(map(HOST.has, features)) else "emit_few_int4"
+
+
 # Processors, their kernel for few rows, and the most rows.
 KERNELS = [
-    (HOST.with_lanes(4), "emit_int4_dots", 4),
-    (HOST.with_lanes(16), "emit_int4_dots", 8),
+    (HOST.with_lanes(4), kernel_of("ssse3", "dotprod"), 4),
+    (HOST.with_lanes(8), kernel_of("avx2"), 4),
+    (HOST.with_lanes(16), kernel_of("avx512bw"), 8),
     (without_dots(HOST.with_lanes(4)), "emit_few_int4", 4),
     (without_dots(HOST.with_lanes(16)), "emit_few_int4", 8),
 ]
