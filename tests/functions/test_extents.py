@@ -55,3 +55,11 @@ def test_a_text_of_an_extent_is_that_of_its_value() -> None:
     assert f"{x:3d}" == " 17"
     assert domain.holds((17,))
     assert not domain.holds((16,))
+
+
+def test_extents_are_integers_for_checks_of_types() -> None:
+    (n,) = Domain([(2, 17)]).extents
+    assert isinstance(n, int)
+    assert isinstance(n, Extent)
+    assert isinstance(n / 2, float)
+    assert not isinstance(n / 2, int)

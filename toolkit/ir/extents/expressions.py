@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from math import inf, isfinite
-from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 if TYPE_CHECKING:
     from toolkit.ir.extents.domain import Domain
@@ -70,7 +70,8 @@ class Extent:
     """An expression of free extents: a sum of products, or an operation on such sums.
 
     It is no `int`: an operation of Python that needs one calls a method of this class,
-    which fixes the value by a condition.
+    which fixes the value by a condition. But `isinstance(extent, int)` is True, because
+    code of layers checks its arguments so.
     """
 
     __slots__ = ("_bounds", "_key", "_terms", "_value", "domain")
@@ -81,6 +82,11 @@ class Extent:
         self._value: int | float | None = None
         self._bounds: tuple[float, float] | None = None
         self._key: tuple[object, ...] | None = None
+
+    def _number_type(self) -> type:
+        return float if self.is_real else int
+
+    __class__ = cast(Any, property(_number_type))
 
     @property
     def value(self) -> int | float:
