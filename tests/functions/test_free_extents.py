@@ -179,6 +179,18 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
         lambda x: ops.average_pool(x, 3, 1, "same"),
         (3, -1, 6),
     ),
+    "average of distant windows": (
+        lambda x: ops.average_pool(x, 3, 2, "same"),
+        (3, -1, 6),
+    ),
+    "maximum of distant windows": (
+        lambda x: ops.max_pool(x, 3, 2, "same"),
+        (3, -1, 6),
+    ),
+    "convolution of distant windows": (
+        lambda x: ops.conv(x, KERNEL[0], 2, "same"),
+        (3, -1, 6),
+    ),
     "convolution of images": (
         lambda x: ops.conv(images(x), KERNEL, 1, "same"),
         (3, -1, 6),
@@ -256,6 +268,27 @@ def check_case(
             assert a.shape == b.shape
             scale = max(1.0, float(np.abs(b).max(initial=0)))
             np.testing.assert_allclose(a / scale, b / scale, atol=1e-4, err_msg=str(n))
+
+
+# Functions of which no operation depends on the value of a length.
+FREE = [
+    *("elementwise", "sum of all", "softmax of the middle", "normalization"),
+    *("product of a batch", "product over the length", "dense layers", "attention"),
+    *("causal mask", "positions", "reshape to rows", "concatenation", "pad", "shift"),
+    *("cumulative sum", "scan", "average of windows", "average of padded windows"),
+    *("average of distant windows", "maximum of distant windows"),
+    "convolution of distant windows",
+]
+
+
+@pytest.mark.parametrize("name", FREE)
+def test_two_compilations_compute_all_lengths(name: str) -> None:
+    """A leading extent is free from its third value on."""
+    function, shape = CASES[name]
+    compiled = toolkit.function(function)
+    for n in (53, 33, 44, 25, 61, 40, 70, 21, 75, 67, 27, 19):
+        compiled(ops.convert_to_tensor(of_length(n, *shape)))
+    assert compiled.trace_count == (3 if shape[0] == -1 else 2)
 
 
 def test_means_of_bfloat16_divide_by_the_length_of_the_call() -> None:

@@ -12,6 +12,7 @@ from toolkit import dtypes
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
+from toolkit.ir.extents import has_extent
 from toolkit.ops.checks import known_values
 from toolkit.ops.index import gather_p
 from toolkit.ops.ranges import check_range
@@ -79,16 +80,22 @@ def pad(
 
 def _pad_widths(x: Tensor, pad_width: Any) -> tuple[tuple[int, int], ...]:
     try:
-        pairs = np.broadcast_to(np.asarray(pad_width), (x.ndim, 2)).tolist()
+        # An object array does not convert extents.
+        dtype = object if has_extent(pad_width) else None
+        pairs = np.broadcast_to(np.asarray(pad_width, dtype), (x.ndim, 2)).tolist()
     except ValueError:
         raise ShapeError(
             f"pad: expected (before, after) for each of {x.ndim} axes; "
             f"received {pad_width!r}"
         ) from None
-    widths = tuple((int(low), int(high)) for low, high in pairs)
+    widths = tuple((_as_int(low), _as_int(high)) for low, high in pairs)
     if any(width < 0 for pair in widths for width in pair):
         raise ArgumentError(f"pad: widths must be >= 0; received {pad_width!r}")
     return widths
+
+
+def _as_int(width: int) -> int:
+    return width if has_extent(width) else int(width)
 
 
 def _pad_value(value: Any, dtype: str) -> float:

@@ -10,6 +10,7 @@ from typing import Any
 from toolkit.backends.target import Target
 from toolkit.definitions.records import record
 from toolkit.ir import Graph, Node, Value, node_of
+from toolkit.ir.extents import has_extent
 
 
 @record
@@ -66,6 +67,8 @@ def join_pads(graph: Graph, target: Target) -> Graph:
 def _pad_as_sum(pad: Node) -> _Sum | None:
     """Return a pad as a sum of one part, if it pads along one axis only."""
     widths, result = pad.attrs["widths"], pad.outputs[0].spec
+    if has_extent(widths):
+        return None
     axes = [axis for axis, width in enumerate(widths) if width != (0, 0)]
     is_zero = pad.attrs["value"] == 0 and result.size > 0
     return _Sum(axes[0], (), pad) if is_zero and len(axes) == 1 else None

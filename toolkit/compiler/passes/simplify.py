@@ -6,6 +6,7 @@ Passes read a node's kind and attributes; only `simplify` uses the names of prim
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from toolkit.compiler.passes.rewriting import Substitution, expand
 from toolkit.core.tensor import run_on_host
 from toolkit.errors import OutOfRangeError
 from toolkit.ir import PRIMITIVES, Constant, Graph, Kind, Node, Value
-from toolkit.ir.extents import describe, has_extent, is_always
+from toolkit.ir.extents import are_always, describe, has_extent, is_always
 
 # Largest folded constant in bytes, unless its operands are at least as large.
 FOLD_BYTES = 64 * 1024
@@ -233,13 +234,14 @@ def _negative_rule(node: Node, producers: dict[Value, Node]) -> Any:
 
 
 def _slice_rule(node: Node, producers: dict[Value, Node]) -> Any:
-    same = node.inputs[0].spec == node.outputs[0].spec
+    same = are_always(node.inputs[0].spec.shape, node.outputs[0].spec.shape)
     forward = all(step > 0 for step in node.attrs["step"])
     return node.inputs[0] if same and forward else None
 
 
 def _pad_rule(node: Node, producers: dict[Value, Node]) -> Any:
-    return None if any(map(any, node.attrs["widths"])) else node.inputs[0]
+    widths = chain.from_iterable(node.attrs["widths"])
+    return node.inputs[0] if all(is_always(n, 0) for n in widths) else None
 
 
 def _sum_pool_rule(node: Node, producers: dict[Value, Node]) -> Any:

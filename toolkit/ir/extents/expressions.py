@@ -306,28 +306,36 @@ class Extent:
         The quotient of a sum of multiples and a remainder is the sum of the quotients.
         """
         if len(terms) != 1:
-            return 0, self
+            quotient = self._exact_quotient(terms)
+            return (0, self) if quotient is None else (quotient, 0)
         ((divisors, n),) = terms.items()
         if not n:
             raise ZeroDivisionError("integer division or modulo by zero")
-        quotient: dict[Factors, int] = {}
+        quotients: dict[Factors, int] = {}
         remainder: dict[Factors, int] = {}
         for factors, m in self._terms.items():
-            remaining = list(factors)
-            is_divided = not m % n
-            for factor in divisors:
-                if factor in remaining:
-                    remaining.remove(factor)
-                else:
-                    is_divided = False
-            if is_divided:
-                quotient[tuple(remaining)] = m // n
+            divided = _divide_term((factors, m), (divisors, n))
+            if divided is not None:
+                quotients[divided[0]] = divided[1]
             elif not divisors and m // n:
-                quotient[factors] = m // n
+                quotients[factors] = m // n
                 remainder[factors] = m % n
             else:
                 remainder[factors] = m
-        return self._with(quotient), self._with(remainder)
+        return self._with(quotients), self._with(remainder)
+
+    def _exact_quotient(self, terms: Mapping[Factors, int]) -> int | Extent | None:
+        """Return the term by which a sum must be multiplied for this one, if any."""
+        if len(terms) != len(self._terms):
+            return None
+        divisor = Extent(self.domain, terms)
+        for term in self._terms.items():
+            quotient = _divide_term(term, next(iter(terms.items())))
+            if quotient is not None:
+                factor = self._with(dict([quotient]))
+                if is_same(factor * divisor, self):
+                    return factor
+        return None
 
     def __divmod__(self, other: Number) -> tuple[Number, Number]:
         return self // other, self % other
@@ -463,6 +471,20 @@ def is_same(x: Number, y: Number) -> bool:
     if type(x) is Extent and type(y) is Extent:
         return x.domain is y.domain and x.key == y.key
     return type(x) is not Extent and type(y) is not Extent and x == y
+
+
+def _divide_term(
+    term: tuple[Factors, int], divisor: tuple[Factors, int]
+) -> tuple[Factors, int] | None:
+    """Return the quotient of two terms, or None if one does not divide the other."""
+    remaining, (factors, n) = list(term[0]), divisor
+    if term[1] % n:
+        return None
+    for factor in factors:
+        if factor not in remaining:
+            return None
+        remaining.remove(factor)
+    return tuple(remaining), term[1] // n
 
 
 def _number_of(factor: Factor) -> int:

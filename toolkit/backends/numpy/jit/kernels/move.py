@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from toolkit.backends.numpy.jit.kernels.interleave import (
     interleave_call,
 )
 from toolkit.backends.numpy.jit.processor import current
-from toolkit.ir.extents import has_extent, value_of
+from toolkit.ir.extents import has_extent, is_always, value_of
 from toolkit.plans.loops.nest import collapse_loops
 from toolkit.plans.loops.planner import TASKS
 from toolkit.plans.operands import Operand
@@ -279,7 +279,7 @@ def lower_pad(
     element = np.array(node.attrs["value"]).astype(dtypes.numpy_dtype(spec.dtype))
     moved_dtype = MOVED[dtypes.itemsize(spec.dtype)]
     operands: tuple[Reference, ...] = (("in", 0), ("out", 0))
-    if spec.size and result.shape[-1] <= MAX_ROW and not any(map(any, widths[:-1])):
+    if spec.size and result.shape[-1] <= MAX_ROW and not _has_padding(widths[:-1]):
         low, high = widths[-1]
         edge = RowPadding(low, high, int.from_bytes(element.tobytes(), "little"))
         segment, rows = RowSegment(("in", 0), spec.shape[-1]), prod(spec.shape[:-1])
@@ -288,10 +288,10 @@ def lower_pad(
             (interleave_call(moved_dtype, [segment], rows, rows, by_rows, edge),)
         )
     shape, rows = spec.shape, result.shape[0] if result.size else 0
-    by_rows = set(operands) if widths[0] == (0, 0) else {operands[1]}
+    by_rows = {operands[1]} if _has_padding(widths[:1]) else set(operands)
     inner_size = prod(shape[1:])
     row_bytes = value_of(inner_size) * dtypes.itemsize(spec.dtype)
-    if row_bytes < SHORT_ROW and not any(map(any, widths[1:])):
+    if row_bytes < SHORT_ROW and not _has_padding(widths[1:]):
         # One long row: a row of the kernel takes 10 ns, even if it is one element.
         low, high = widths[0]
         shape, rows = (1, spec.size), min(rows, 1)
@@ -313,6 +313,11 @@ def lower_pad(
         nbytes=spec.nbytes + result.nbytes,
     )
     return Lowered((call,))
+
+
+def _has_padding(widths: Iterable[tuple[int, int]]) -> bool:
+    """Return whether any axis is padded, for any value of the free extents."""
+    return not all(is_always(n, 0) for n in chain.from_iterable(widths))
 
 
 def _without_extents(numbers: Sequence[int]) -> tuple[int | None, ...]:
