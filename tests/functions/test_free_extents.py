@@ -191,6 +191,18 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
         lambda x: ops.conv(x, KERNEL[0], 2, "same"),
         (3, -1, 6),
     ),
+    "convolution of channels": (
+        lambda x: ops.depthwise_conv(x, KERNEL[0, :, :, :2], 1, "same"),
+        (3, -1, 6),
+    ),
+    "maximum of windows, repeated": (
+        lambda x: ops.repeat(ops.max_pool(x, 2), 2, axis=1) * 2.0,
+        (1, -1, 6),
+    ),
+    "products of parts of a batch": (
+        lambda x: ops.matmul(ops.average_pool(x, 2), W),
+        (4, -1, 24),
+    ),
     "convolution of images": (
         lambda x: ops.conv(images(x), KERNEL, 1, "same"),
         (3, -1, 6),
@@ -277,7 +289,8 @@ FREE = [
     *("causal mask", "positions", "reshape to rows", "concatenation", "pad", "shift"),
     *("cumulative sum", "scan", "average of windows", "average of padded windows"),
     *("average of distant windows", "maximum of distant windows"),
-    "convolution of distant windows",
+    *("convolution of distant windows", "convolution of channels"),
+    *("maximum of windows, repeated", "products of parts of a batch"),
 ]
 
 
@@ -289,6 +302,17 @@ def test_two_compilations_compute_all_lengths(name: str) -> None:
     for n in (53, 33, 44, 25, 61, 40, 70, 21, 75, 67, 27, 19):
         compiled(ops.convert_to_tensor(of_length(n, *shape)))
     assert compiled.trace_count == (3 if shape[0] == -1 else 2)
+
+
+def test_targets_may_be_shorter_by_a_constant() -> None:
+    compiled = toolkit.function(lambda x, y: ops.sum((x[:, 3:] - y) ** 2))
+    for n in (53, 33, 44, 25, 61, 29, 70):
+        x, y = of_length(n, 2, -1), of_length(n - 3, 2, -1)
+        np.testing.assert_allclose(
+            compiled(x, y), ((x[:, 3:] - y) ** 2).sum(), rtol=1e-5
+        )
+    assert compiled.trace_count == 2
+    assert compiled(of_length(9, 2, -1), of_length(1, 2, -1)).shape == ()
 
 
 def test_means_of_bfloat16_divide_by_the_length_of_the_call() -> None:

@@ -27,6 +27,10 @@ Key: TypeAlias = tuple[Any, ...]
 # The extents of all specs of a signature, in order.
 Extents: TypeAlias = tuple[int, ...]
 
+# The index of a free extent, and the number that is added to it.
+Symbol: TypeAlias = tuple[int, int]
+Symbols: TypeAlias = tuple[Symbol | None, ...]
+
 # A leading extent is usually a batch size, of which most loops have two. So it is free
 # from its third value on, and any other extent from its second value on.
 _LEADING_VALUES = 3
@@ -46,14 +50,13 @@ class FreeTrace:
 
     Attributes:
         domain: its free extents.
-        symbols: for each position of the signature's extents, the index of the free
-            extent in it, or None.
+        symbols: for each position of the signature's extents, its symbol, or None.
         extents: the fixed extents, in all positions.
         concrete: the trace.
     """
 
     domain: Domain
-    symbols: tuple[int | None, ...]
+    symbols: Symbols
     extents: Extents
     concrete: ConcreteFunction
 
@@ -71,7 +74,11 @@ class FreeTrace:
         """Return the values of the free extents; None: other extents differ."""
         values: dict[int, int] = {}
         for symbol, fixed, n in zip(self.symbols, self.extents, extents, strict=True):
-            expected = fixed if symbol is None else values.setdefault(symbol, n)
+            if symbol is None:
+                expected = fixed
+            else:
+                index, offset = symbol
+                expected = values.setdefault(index, n - offset) + offset
             if n != expected:
                 return None
         return tuple([values[i] for i in range(len(values))])
@@ -156,7 +163,10 @@ class FreeTraces:
             return False
         # Decisions of speed are made for the upper limit.
         positions = _first_positions(symbols)
-        limits = [_limits_of([e[i] for e in family.signatures]) for i in positions]
+        limits = [
+            _limits_of([e[i] for e in family.signatures], _least_offset(symbols, index))
+            for index, i in enumerate(positions)
+        ]
         if any(free.covers(extents) for free in family.traces):
             # Its conditions exclude these values; they may hold for smaller limits.
             limits = [
@@ -232,12 +242,10 @@ def _leading_positions(key: Key) -> set[int]:
     return positions
 
 
-def _symbols_of(
-    signatures: list[Extents], leading: set[int]
-) -> tuple[int | None, ...] | None:
-    """Return the index of the free extent in each position; None: none is free yet.
+def _symbols_of(signatures: list[Extents], leading: set[int]) -> Symbols | None:
+    """Return the symbol of each position; None: none is free yet.
 
-    Positions whose extents were always equal contain the same free extent.
+    Positions whose extents had a constant difference contain the same free extent.
     """
     columns = list(zip(*signatures, strict=True))
     is_free = [len(set(column)) > 1 for column in columns]
@@ -247,29 +255,42 @@ def _symbols_of(
         len(set(signatures)) < _LEADING_VALUES
     ):
         return None
-    numbers: dict[tuple[int, ...], int] = {}
-    return tuple(
-        [
-            numbers.setdefault(column, len(numbers)) if free else None
-            for column, free in zip(columns, is_free, strict=True)
-        ]
-    )
+    first_values: dict[tuple[int, ...], Symbol] = {}  # by the differences of a column
+    symbols: list[Symbol | None] = []
+    for column, free in zip(columns, is_free, strict=True):
+        if not free:
+            symbols.append(None)
+            continue
+        differences = tuple([n - column[0] for n in column])
+        new = len(first_values), column[0]
+        index, first = first_values.setdefault(differences, new)
+        symbols.append((index, column[0] - first))
+    return tuple(symbols)
 
 
-def _first_positions(symbols: tuple[int | None, ...]) -> list[int]:
-    """Return the first position of each free extent."""
-    count = len({symbol for symbol in symbols if symbol is not None})
-    return [symbols.index(number) for number in range(count)]
+def _first_positions(symbols: Symbols) -> list[int]:
+    """Return the first position of each free extent, whose offset is 0."""
+    count = len({symbol[0] for symbol in symbols if symbol is not None})
+    return [symbols.index((index, 0)) for index in range(count)]
 
 
-def _limits_of(values: list[int]) -> tuple[int, int]:
+def _least_offset(symbols: Symbols, index: int) -> int:
+    """Return the least number that is added to a free extent."""
+    return min(symbol[1] for symbol in symbols if symbol and symbol[0] == index)
+
+
+def _limits_of(values: list[int], offset: int) -> tuple[int, int]:
     """Return the lowest and the highest value that a compilation permits.
 
     The highest is also the example. It is a prime number, because its divisors would be
     conditions for all values. It is at least 1.5 times the largest value.
+
+    Args:
+        values: the values of a free extent.
+        offset: the least number that is added to it: the sum is at least 2.
     """
     high = max(_MIN_LIMIT, 1 << (max(values) * 3 // 2 - 1).bit_length())
-    return max(2, min(values) // 2), _next_prime(high)
+    return max(2 - offset, min(values) // 2), _next_prime(high)
 
 
 def _next_prime(number: int) -> int:
@@ -279,15 +300,15 @@ def _next_prime(number: int) -> int:
     return number
 
 
-def _with_symbols(key: Key, symbols: tuple[int | None, ...], domain: Domain) -> Key:
+def _with_symbols(key: Key, symbols: Symbols, domain: Domain) -> Key:
     """Return a key with free extents in its specs."""
     remaining = iter(symbols)
     leaves = []
     for leaf in key[1]:
         if isinstance(leaf, Spec):
             shape: list[Any] = [
-                n if (symbol := next(remaining)) is None else domain.extents[symbol]
-                for n in leaf.shape
+                domain.extents[symbol[0]] + symbol[1] if symbol else n
+                for n, symbol in zip(leaf.shape, remaining, strict=False)
             ]
             leaves.append(leaf.with_shape(shape))
         else:

@@ -6,6 +6,8 @@ The layout of the primitives is channels last: x (batch, *spatial, channels), ke
 
 from __future__ import annotations
 
+import operator
+from functools import reduce
 from typing import Any
 
 from toolkit.core.convert import convert, operands
@@ -15,7 +17,7 @@ from toolkit.ir import Kind, Primitive, Spec, primitive
 from toolkit.ir.extents import has_extent
 from toolkit.ops.contract import matmul
 from toolkit.ops.padding import pad
-from toolkit.ops.shape import concatenate, pad_p, reshape
+from toolkit.ops.shape import concatenate, expand_dims, pad_p, reshape
 from toolkit.ops.spatial import (
     Extents,
     Pads,
@@ -224,27 +226,40 @@ def convolve(
         "conv", padding, x.shape[1:-1], kernel.shape[:-2], strides, dilation
     )
     groups = _groups("conv", x, kernel)
-    if op is conv_p and groups == 1 and ndim == 1 and has_extent(x.shape[1]):
-        y = _convolve_line(x, kernel, strides[0], pads[0], dilation[0])
-        return in_format(y, data_format)
+    if op is conv_p and ndim == 1 and has_extent(x.shape[1]):
+        convolve_windows = {1: _convolve_windows, x.shape[-1]: _convolve_channels}
+        if groups in convolve_windows:
+            lines = pad(x, ((0, 0), pads[0], (0, 0)))
+            windows = window_slices(lines, kernel.shape[0], strides[0], dilation[0])
+            return in_format(convolve_windows[groups](windows, kernel), data_format)
     attrs = {"strides": strides, "padding": pads, "dilation": dilation}
     return in_format(
         bind(op, x, kernel, **attrs, groups=groups, **extra_attrs), data_format
     )
 
 
-def _convolve_line(
-    x: Tensor, kernel: Tensor, stride: int, padding: tuple[int, int], dilation: int
-) -> Tensor:
+def _convolve_windows(windows: list[Tensor], kernel: Tensor) -> Tensor:
     """Convolve lines whose length is a free extent, as a product with their windows.
 
     The code of a convolution is divided into tiles for one length.
+
+    Args:
+        windows: for each position in the windows, (batch, windows, channels).
+        kernel: (size, channels, filters).
     """
     size, channels, filters = kernel.shape
-    windows = window_slices(pad(x, ((0, 0), padding, (0, 0))), size, stride, dilation)
     return matmul(
         concatenate(windows, axis=-1), reshape(kernel, (size * channels, filters))
     )
+
+
+def _convolve_channels(windows: list[Tensor], kernel: Tensor) -> Tensor:
+    """Convolve each channel of such lines: (size, 1, channels * multiplier)."""
+    batch, count, channels = windows[0].shape
+    size, _, filters = kernel.shape
+    kernel = reshape(kernel, (size, channels, filters // channels))
+    terms = [expand_dims(x, -1) * kernel[i] for i, x in enumerate(windows)]
+    return reshape(reduce(operator.add, terms), (batch, count, filters))
 
 
 @operation

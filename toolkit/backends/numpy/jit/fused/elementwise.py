@@ -30,7 +30,7 @@ from toolkit.backends.numpy.jit.math.narrow import converts
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
 from toolkit.ir import PRIMITIVES, Graph, Node, Value, cast_node
-from toolkit.ir.extents import smallest, value_of
+from toolkit.ir.extents import is_always, smallest, value_of
 from toolkit.plans.loops.iteration_space import (
     REDUCTIONS,
     accesses_row_element,
@@ -262,10 +262,10 @@ class _FusedLowering:
             if operand[0] == "work":
                 continue
             step = strides[0] * self.first
-            covers_array = step == array.spec.nbytes and array.is_contiguous
+            covers_array = array.is_contiguous and is_always(step, array.spec.nbytes)
             if covers_array or (
                 array.count_local_rows(array, 0) > 0
-                and step == array.spec.shape[0] * array.strides[0]
+                and is_always(step, array.spec.shape[0] * array.strides[0])
             ):
                 row_operands.append(operand)
         return frozenset(row_operands)

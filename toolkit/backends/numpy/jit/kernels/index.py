@@ -27,6 +27,7 @@ from toolkit.backends.numpy.jit.kernels.scatter import (
     emit_scatter_elements,
 )
 from toolkit.backends.numpy.jit.processor import CACHE_LINE, current
+from toolkit.ir.extents import largest, value_of
 from toolkit.plans.loops.iteration_space import index_problem
 from toolkit.plans.loops.planner import TASKS
 from toolkit.plans.operands import Operand
@@ -137,11 +138,12 @@ def lower_scatter(
     )
     copied_bytes = 0 if x.is_replaced else 2 * x.spec.nbytes
     nbytes = copied_bytes + 2 * updates.spec.nbytes
-    row_bytes = run * dtypes.itemsize(dtype)
-    tasks = max(1, min(TASKS, nbytes // _TASK_BYTES, row_bytes // _TASK_ROW_BYTES))
+    row_bytes = value_of(run) * dtypes.itemsize(dtype)
+    max_tasks = min(value_of(nbytes) // _TASK_BYTES, row_bytes // _TASK_ROW_BYTES)
+    tasks = max(1, min(TASKS, max_tasks))
     call = replace(
         lowered.calls[0],
-        grain=max(1, -(-rows // tasks)),
+        grain=largest(1, -(-rows // tasks)),
         nbytes=nbytes,
         is_stream=True,
     )

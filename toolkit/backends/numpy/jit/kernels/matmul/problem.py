@@ -14,7 +14,7 @@ from toolkit.backends.numpy.jit.kernels.matmul.unpack import PANELS, Unpacked
 from toolkit.backends.numpy.jit.processor import current, lanes_of
 from toolkit.definitions.records import record
 from toolkit.ir import Graph
-from toolkit.ir.extents import largest, value_of
+from toolkit.ir.extents import are_always, is_always, largest, value_of
 from toolkit.plans.operands import Operand
 from toolkit.plans.rules import rules
 
@@ -272,7 +272,8 @@ def _merge_axes(axes: Sequence[Axis]) -> tuple[Axis, ...]:
         if axis.extent == 1:
             continue
         n = axis.extent
-        if merged and (merged[-1].a, merged[-1].b) == (axis.a * n, axis.b * n):
+        steps = axis.a * n, axis.b * n
+        if merged and are_always((merged[-1].a, merged[-1].b), steps):
             axis = Axis(merged.pop().extent * n, axis.a, axis.b)
         merged.append(axis)
     return tuple(merged)
@@ -281,7 +282,11 @@ def _merge_axes(axes: Sequence[Axis]) -> tuple[Axis, ...]:
 def _simplify(p: Problem) -> Problem:
     """Return an equal problem with fewer, larger products, or a faster one."""
     batch, rows, a_row = list(p.batch), p.rows, p.a_row
-    while batch and batch[-1].b == 0 and (rows == 1 or batch[-1].a == rows * a_row):
+    while (
+        batch
+        and batch[-1].b == 0
+        and (rows == 1 or is_always(batch[-1].a, rows * a_row))
+    ):
         axis = batch.pop()
         a_row = axis.a if rows == 1 else a_row
         rows *= axis.extent
