@@ -16,6 +16,7 @@ from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.processor import CACHE_LINE
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
 from toolkit.ir import Graph, Node, Value as GraphValue
+from toolkit.ir.extents import fixed_texts
 from toolkit.plans.loops.iteration_space import is_row_operand, uniform_value
 from toolkit.plans.loops.rule_digests import rule_digest
 
@@ -147,7 +148,8 @@ class BodyStructure:
 
     def __init__(self, body: Graph) -> None:
         self.body = body
-        self.text: str = _describe_body(body)
+        with fixed_texts():  # an extent in an attribute is a constant in the code
+            self.text: str = _describe_body(body)
 
     def __repr__(self) -> str:
         return self.text
