@@ -171,6 +171,12 @@ def test_the_guide_of_custom_training_gives_equal_bits(tmp_path):
 
 
 @pytest.mark.slow
+def test_the_guide_gives_equal_bits_in_four_processes(tmp_path):
+    expected = run(tmp_path, 1, GUIDE, **SLOW)
+    assert run(tmp_path, 4, GUIDE, **SLOW) == expected * 4
+
+
+@pytest.mark.slow
 def test_the_guide_without_tf_function_or_distribution(tmp_path):
     ((bits, results),) = run(tmp_path, 1, GUIDE, **SLOW)
     assert run(tmp_path, 2, GUIDE, "eager", **SLOW) == [[bits, results]] * 2
