@@ -37,6 +37,16 @@ def images(x: Any) -> Any:
     return x[:, :, None, :] * np.ones((1, 1, 4, 1), "float32")
 
 
+def chunks(x: Any) -> Any:
+    """Return groups of four rows; the last one is padded.
+
+    The batch size is computed, so it is an extent, too.
+    """
+    count = -(-x.shape[1] // 4)
+    x = ops.pad(x, ((0, 0), (0, 4 * count - x.shape[1]), (0, 0)))
+    return ops.reshape(x, (-1, count, 4, x.shape[-1]))
+
+
 KERNEL = np.random.default_rng(3).normal(size=(3, 3, 6, 5)).astype("float32")
 W = np.random.default_rng(0).normal(size=(24, 40)).astype("float32")
 SQUARE = np.random.default_rng(1).normal(size=(24, 24)).astype("float32")
@@ -202,6 +212,18 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
     "products of parts of a batch": (
         lambda x: ops.matmul(ops.average_pool(x, 2), W),
         (4, -1, 24),
+    ),
+    "chunks": (lambda x: ops.mean(chunks(x), axis=2), (5, -1, 16)),
+    "product with chunks": (
+        lambda x: ops.matmul(ops.transpose(ops.sum(chunks(x), axis=(1, 2))), W[:5, :2]),
+        (5, -1, 16),
+    ),
+    "product of chunks": (
+        lambda x: ops.matmul(
+            ops.transpose(ops.mean(chunks(x), axis=(1, 2))),
+            ops.matmul(ops.mean(chunks(x), axis=(1, 2)), W[:16, :2]),
+        ),
+        (5, -1, 16),
     ),
     "convolution of images": (
         lambda x: ops.conv(images(x), KERNEL, 1, "same"),

@@ -52,7 +52,7 @@ from toolkit.backends.numpy.jit.math.narrow import WIDE, is_narrow
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.numpy.jit.products import can_round_factors
 from toolkit.ir import Graph
-from toolkit.ir.extents import largest, upper_bound
+from toolkit.ir.extents import largest, value_of
 from toolkit.plans.loops.iteration_space import index_problem
 from toolkit.plans.operands import Operand, align_up
 
@@ -257,7 +257,8 @@ class Lowering:
         """Return all calls, in order."""
         tiles = self._pack_tiles() if self.strategy.pack_a == ONCE else None
         panels = self._pack_panels() if self.strategy.pack_b == ONCE else None
-        if upper_bound(self.slots) > 1:
+        # Partial sums of one slot are right too, but only a divided product has them.
+        if value_of(self.slots) > 1 or self.slots > 1:
             self._multiply_slots(tiles, panels)
         else:
             self._multiply(tiles, panels)
