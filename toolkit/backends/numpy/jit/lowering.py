@@ -95,7 +95,7 @@ CONTIGUOUS_ONLY = frozenset({"matmul_int4", "conv_integer"})
 def takes_whole(node: Node) -> bool:
     """Return whether a composite is lowered without decomposition."""
     if node.op.name == "sort":
-        can_sort = import_location("kernels.sort_rows:can_sort_rows", __package__)
+        can_sort = import_location("kernels.sort:can_sort", __package__)
         return bool(can_sort(node.inputs[0].spec, node.attrs["axis"]))
     if node.op.scalar is not None:
         is_fusable = import_location("fused.elementwise:is_fusable", __package__)

@@ -10,11 +10,17 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from toolkit import dtypes
-from toolkit.backends.numpy.jit.builder import Index, Mask, Number, Pointer, Value
+from toolkit.backends.numpy.jit.builder import Index, Mask, Number, Value
 from toolkit.backends.numpy.jit.calls import Call, Lowered, Reference, partition
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.fused.elementwise import DTYPES
 from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.radix_sort import (
+    RadixPlan,
+    emit_radix_sort,
+    has_ordered_key,
+    ordered_key,
+)
 from toolkit.backends.numpy.jit.kernels.sort_rows import (
     adjacent_rows,
     can_sort_rows,
@@ -25,12 +31,10 @@ from toolkit.backends.numpy.jit.scalars import LLVMScalars
 from toolkit.plans.operands import Operand, align_up
 
 if TYPE_CHECKING:
-    from toolkit.ir import Node
+    from toolkit.ir import Node, Spec
 
 # The largest row that is sorted by rank: every pair of keys is compared.
 _MAX_RANKED_ROW = 128
-# The bits of a radix digit, and the number of its values.
-_DIGIT, _BUCKETS = 8, 256
 # Values of one task. Each value needs a search of the whole sequence.
 _VALUES_PER_TASK = 8192
 
@@ -86,69 +90,53 @@ def _llvm_type(dtype: str) -> str:
     return Value("", dtype).type
 
 
-class _Sort(Kernel):
-    """Emits out[row, :, c] = the stable order of x[row, :, c].
+class _RankSort(Kernel):
+    """Emits out[row, :, c] = the stable order of x[row, :, c] for short rows.
 
-    A row of the call is a pair (row, c). Elements become keys: unsigned integers with
-    the same order. Short rows are sorted by rank: each key is compared with a vector of
-    keys at a time. Long rows use a radix sort, the lowest digit first. A digit that all
-    keys share is skipped.
-
-    The table holds x, the result, and the work memory. The work memory of a task has
-    two buffers of keys, two of indices, and the counts of digits. The numbers are the
-    extent, the columns, the bytes of a task's memory, and the bytes of a buffer of
-    indices.
+    A row of the call is a pair (row, c). Each key is compared with a vector of keys at
+    a time. The table holds x, the result, and the work memory, with the keys of a row
+    for each task. The numbers are the extent, the columns, and the bytes of a task's
+    memory.
     """
 
     def __init__(self, dtype: str) -> None:
         super().__init__(current().lanes)
-        self.s = LLVMScalars(self)
-        self.dtype = dtype
-        self.bits = 8 * dtypes.itemsize(dtype)
-        self.kind = f"int{self.bits}"
-        self.x, self.out = self.address(0, dtype), self.address(1, "int32")
-        self.extent, self.columns, self.task, self.half = map(self.entry, range(3, 7))
-        self.buffers = self.address(2) + self.slot * self.task
-        self.keys_bytes = self.half * max(1, dtypes.itemsize(dtype) // 4)
-        counts = self.keys_bytes * 2 + self.half * 2
-        self.counts = Pointer(self, (self.buffers + counts).text, "i32")
+        self.dtype, self.kind = dtype, f"int{8 * dtypes.itemsize(dtype)}"
+        self.x, self.out = self.address(0, self.kind), self.address(1, "int32")
+        self.extent, self.columns, task = map(self.entry, range(3, 6))
+        self.keys = self.address(2) + self.slot * task
 
-    def write(self, is_short: bool) -> None:
+    def write(self) -> None:
         """Emit the loop over rows."""
         with self.loop(self.low, self.high) as row:
             outer, column = self.split(row, self.columns)
             first = outer * self.extent * self.columns + column
-            keys, indices = self.buffer_pair(0)
             with self.loop(0, self.extent) as i:
-                x = self.scalar(self.x + (first + i * self.columns), self.dtype)
-                self.put_scalar(self.to_key(x), self.at(keys, i, self.kind))
-                if not is_short:
-                    self.put_scalar(self.to_int32(i), self.at(indices, i, "int32"))
-            (self.sort_by_rank if is_short else self.sort_by_digits)(first)
+                bits = self.scalar(self.x + (first + i * self.columns), self.kind)
+                key = ordered_key(self, bits, self.dtype)
+                self.put_scalar(key, self.at(self.keys, i, self.kind))
+            self.sort(first)
 
-    def sort_by_rank(self, first: Number) -> None:
+    def sort(self, first: Number) -> None:
         """Write each index at the rank of its key."""
-        keys, _ = self.buffer_pair(0)
         zero: Value = self.index("add i64 0, 0")
         full = self.whole_vectors(0, self.extent, self.lanes)
         with self.loop(0, self.extent) as i:
-            key = self.splat(self.scalar(self.at(keys, i, self.kind), self.kind))
+            key = self.splat(self.scalar(self.at(self.keys, i, self.kind), self.kind))
             rank = [zero]
             for low, high in ((0, full), (full, self.extent)):
                 with self.accumulate(low, high, self.lanes, rank) as iteration:
                     at = iteration.index
                     mask = self.first_lanes(high - at) if low is full else None
-                    preceding = self.count_before(keys, at, mask, key, i)
+                    preceding = self.count_before(at, mask, key, i)
                     iteration.next([iteration.index_of(0) + preceding])
                 rank = iteration.values
             position = iteration.index_of(0) * self.columns + first
-            self.put_scalar(self.to_int32(i), self.out + position)
+            self.put_scalar(self.convert("trunc", i, "int32"), self.out + position)
 
-    def count_before(
-        self, keys: Pointer, at: Index, mask: Mask, key: Value, i: Index
-    ) -> Index:
+    def count_before(self, at: Index, mask: Mask, key: Value, i: Index) -> Index:
         """Count the keys of a vector that sort before the i-th key."""
-        candidates = self.load(keys, at, self.kind, mask)
+        candidates = self.load(self.keys, at, self.kind, mask)
         is_less = self.binary("icmp ult", candidates, key, "bool")
         is_equal = self.binary("icmp eq", candidates, key, "bool")
         is_earlier = self.first_lanes(i - at)
@@ -161,96 +149,11 @@ class _Sort(Kernel):
         count = self.index(f"call {bits} @llvm.ctpop.{bits}({bits} {packed})")
         return self.index(f"zext {bits} {count} to i64")
 
-    def sort_by_digits(self, first: Number) -> None:
-        """Sort by each digit, and write the indices."""
-        zero: Value = self.index("add i64 0, 0")
-        with self.accumulate(0, self.bits // _DIGIT, 1, [zero]) as iteration:
-            shift = iteration.index * _DIGIT
-            side = iteration.index_of(0)
-            iteration.next([side ^ self.sort_by_digit(side, shift)])
-        _, indices = self.buffer_pair(iteration.index_of(0))
-        with self.loop(0, self.extent) as i:
-            index = self.scalar(self.at(indices, i, "int32"), "int32")
-            self.put_scalar(index, self.out + (first + i * self.columns))
 
-    def buffer_pair(self, side: Number) -> tuple[Pointer, Pointer]:
-        """Return the keys and indices of one of the two buffers."""
-        offset = self.keys_bytes * 2 + side * self.half
-        return self.buffers + side * self.keys_bytes, self.buffers + offset
-
-    def to_key(self, x: Value) -> Value:
-        """Return the bits of an unsigned integer with the same order as x."""
-        if self.dtype.startswith("u"):
-            return Value(x.text, self.kind)
-        if not dtypes.is_float(x.dtype):
-            return self.binary("xor", x, self.constant(-(1 << (self.bits - 1)), x))
-        positive_zero = self.s.add(x, self.constant(0.0, x))  # -0.0 equals 0.0
-        bits = self.convert("bitcast", positive_zero, self.kind)
-        sign = self.binary("ashr", bits, self.constant(self.bits - 1, bits))
-        top = self.constant(-(1 << (self.bits - 1)), bits)
-        key = self.binary("xor", bits, self.binary("or", sign, top))
-        return self.select(self.s.isnan(x), self.constant(-1, bits), key)
-
-    def to_int32(self, number: Index) -> Value:
-        """Return an index as 32 bits."""
-        return self.convert("trunc", number, "int32")
-
-    def locate_digit(
-        self, keys: Pointer, i: Number, shift: Number
-    ) -> tuple[Value, Pointer]:
-        """Return a key, and the address of its digit's count."""
-        key = self.scalar(self.at(keys, i, self.kind), self.kind)
-        key_64 = key.text
-        if self.bits < 64:
-            key_64 = self.index(f"zext {key.type} {key} to i64").text
-        shifted = self.index(f"lshr i64 {key_64}, {shift}")
-        return key, self.counts + (shifted & (_BUCKETS - 1))
-
-    def sort_by_digit(self, side: Index, shift: Number) -> Index:
-        """Sort by a digit into the other buffers. Return 0 if all are equal, else 1."""
-        keys, indices = self.buffer_pair(side)
-        with self.loop(0, _BUCKETS) as bucket:
-            self.put_scalar(Value("0", "int32"), self.counts + bucket)
-        with self.loop(0, self.extent) as i:
-            _, address = self.locate_digit(keys, i, shift)
-            previous = self.scalar(address, "int32")
-            self.put_scalar(self.binary("add", previous, Value("1", "int32")), address)
-        _, address = self.locate_digit(keys, 0, shift)
-        needs_move = self.compare("ne", self.integer_at(address, "int32"), self.extent)
-        with self.when(needs_move):
-            zero: Value = self.index("add i64 0, 0")
-            with self.accumulate(0, _BUCKETS, 1, [zero]) as iteration:
-                address, running_count = (
-                    self.counts + iteration.index,
-                    iteration.index_of(0),
-                )
-                count = self.integer_at(address, "int32")
-                self.put_scalar(self.to_int32(running_count), address)
-                iteration.next([running_count + count])
-            self._move(keys, indices, self.buffer_pair(1 - side), shift)
-        return self.index(f"zext i1 {needs_move} to i64")
-
-    def _move(
-        self,
-        keys: Pointer,
-        indices: Pointer,
-        target: tuple[Pointer, Pointer],
-        shift: Number,
-    ) -> None:
-        """Move each key to its bucket. Keys of the same digit keep their order."""
-        with self.loop(0, self.extent) as i:
-            key, count = self.locate_digit(keys, i, shift)
-            at = self.integer_at(count, "int32")
-            self.put_scalar(self.to_int32(at + 1), count)
-            self.put_scalar(key, self.at(target[0], at, self.kind))
-            index = self.scalar(self.at(indices, i, "int32"), "int32")
-            self.put_scalar(index, self.at(target[1], at, "int32"))
-
-
-def emit_argsort(dtype: str, is_short: bool) -> Kernel:
-    """Emit a kernel that sorts rows, by rank if `is_short`, else by digits."""
-    b = _Sort(dtype)
-    b.write(is_short)
+def emit_rank_sort(dtype: str) -> Kernel:
+    """Emit the stable order of short rows."""
+    b = _RankSort(dtype)
+    b.write()
     return b
 
 
@@ -290,32 +193,64 @@ def lower_argsort(
         return None
     if not x.size:
         return Lowered()
+    if x.shape[axis] > _MAX_RANKED_ROW:
+        return _lower_radix_sort(x, axis, outputs[0], is_order=True)
+    task = align_up(x.shape[axis] * dtypes.itemsize(x.dtype))
+    return _lower_by_rows(Code(emit_rank_sort, x.dtype), x, axis, outputs[0], (task,))
+
+
+def _lower_radix_sort(x: Spec, axis: int, out: Operand, is_order: bool) -> Lowered:
+    """Lower the sort of long rows by digits."""
+    plan, extent = RadixPlan.of_row(x, axis, is_order), x.shape[axis]
+    numbers = plan.task_bytes(extent), *plan.field_bytes(extent)
+    return _lower_by_rows(Code(emit_radix_sort, plan), x, axis, out, numbers)
+
+
+def _lower_by_rows(
+    code: Code, x: Spec, axis: int, out: Operand, numbers: tuple[int, ...]
+) -> Lowered:
+    """Return the call of a kernel that sorts one row after the other.
+
+    Args:
+        code: the kernel.
+        x: the array.
+        axis: the sorted axis.
+        out: the result.
+        numbers: the bytes of a task's memory, and further numbers of the kernel.
+    """
     extent, columns = x.shape[axis], prod(x.shape[axis + 1 :])
-    rows, itemsize = x.size // extent, dtypes.itemsize(x.dtype)
-    half = align_up(4 * extent)
-    task = 2 * (max(1, itemsize // 4) + 1) * half + align_up(4 * _BUCKETS)
+    rows = x.size // extent
     grain = partition(rows)
     by_rows: tuple[Reference, ...] = (("in", 0), ("out", 0))
     call = Call(
-        Code(emit_argsort, x.dtype, extent <= _MAX_RANKED_ROW),
+        code,
         (*by_rows, ("work", 0)),
-        (extent, columns, task, half),
+        (extent, columns, *numbers),
         rows,
         grain,
         frozenset(by_rows if columns == 1 else ()),
-        flops=8 * x.size * itemsize,
-        nbytes=x.nbytes + outputs[0].spec.nbytes,
+        flops=8 * x.size * dtypes.itemsize(x.dtype),
+        nbytes=x.nbytes + out.spec.nbytes,
     )
-    return Lowered((call,), task * -(-rows // grain))
+    return Lowered((call,), numbers[0] * -(-rows // grain))
+
+
+def can_sort(x: Spec, axis: int) -> bool:
+    """Return whether a kernel sorts the elements without their order."""
+    if not x.size or not has_ordered_key(x.dtype):
+        return False
+    return can_sort_rows(x, axis) or x.shape[axis] > _MAX_RANKED_ROW
 
 
 def lower_sort(
     node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
-    """Lower a sort of many rows along an axis."""
+    """Lower a sort along an axis: of many rows at once, or of each long row."""
     x, axis = inputs[0].spec, node.attrs["axis"]
-    if not inputs[0].is_contiguous or not can_sort_rows(x, axis):
+    if not inputs[0].is_contiguous or not can_sort(x, axis):
         return None
+    if not can_sort_rows(x, axis):
+        return _lower_radix_sort(x, axis, outputs[0], is_order=False)
     lanes, extent, columns = current().lanes, x.shape[axis], adjacent_rows(x, axis)
     task = align_up(extent * lanes * dtypes.itemsize(x.dtype))
     groups = -(-columns // lanes)
