@@ -32,6 +32,39 @@ def test_outer_products(a, b, dtype):
     np.testing.assert_allclose(ops.cast(y, "float64"), expected, tolerance)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("shape", [(40, 3, 3), (5, 8, 2, 16), (33, 16, 2), (50, 1, 4)])
+def test_many_small_matrices_by_columns(shape, dtype):
+    random = np.random.default_rng(0)
+    a = ops.cast(random.standard_normal(shape), dtype)
+    b = ops.cast(random.standard_normal((*shape[:-2], shape[-1], 1)), dtype)
+    function = toolkit.function(lambda a, b: ops.relu(ops.matmul(a, b)))
+    y = function(a, b)
+    assert "= matmul" not in str(function.inspect(a, b))
+    product = np.matmul(*(np.asarray(ops.cast(x, "float64")) for x in (a, b)))
+    tolerance = {"float64": 1e-14, "float32": 4e-6}.get(dtype, 4e-2)
+    assert y.dtype == dtype and y.shape == product.shape
+    np.testing.assert_allclose(
+        ops.cast(y, "float64"), np.maximum(product, 0), tolerance, tolerance
+    )
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ((8, 3, 3), (8, 3, 1)),  # few matrices
+        ((40, 17, 17), (40, 17, 1)),  # larger matrices
+        ((40, 3, 3), (40, 3, 2)),  # several columns
+        ((3, 3), (40, 3, 1)),  # one matrix
+    ],
+)
+def test_other_products_remain(a, b):
+    x, y = ops.ones(a), ops.ones(b)
+    function = toolkit.function(lambda a, b: ops.matmul(a, b))
+    np.testing.assert_array_equal(function(x, y), a[-1])
+    assert "= matmul" in str(function.inspect(x, y))
+
+
 def test_the_gradient_of_a_dot_product():
     x, y = np.random.default_rng(0).standard_normal((2, 100)).astype("float32")
 
