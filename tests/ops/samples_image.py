@@ -222,6 +222,7 @@ FILTERS = [
     row("gaussian_blur", _batch, numpy=blur),
     row("gaussian_blur", _batch[0], numpy=lambda x: blur(x[None])[0]),
     row("gaussian_blur", _batch, (5, 2), (0.7, 2.0), numpy=blur),
+    row("gaussian_blur", _batch, (2, 4), (0.7, 2.0), numpy=blur),
     row("sobel_edges", _batch, numpy=ref.sobel),
     row(
         "sobel_edges",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -14,11 +16,18 @@ from toolkit.ops.conv import depthwise_conv
 from toolkit.ops.creation import arange
 from toolkit.ops.image.layout import as_pixels, batched, widened
 from toolkit.ops.numeric import square
+from toolkit.ops.padding import pad
 from toolkit.ops.reduce import mean, sum
-from toolkit.ops.shape import reshape, stack, unstack
+from toolkit.ops.shape import reshape, slice_axis, stack, unstack
 from toolkit.ops.symbolic import operation
 from toolkit.ops.transcendental import exp
 from toolkit.type_aliases import TensorLike
+
+# The channels for which weighted slices replace a convolution, and the most weights of
+# both axes. A depthwise convolution fills vectors with the channels of a pixel. On AVX2
+# slices with 3 x 3 weights take 0.15 times as long for 3 channels, and their gradient
+# 0.4 times. Slices with more weights are slower in gradients and in eager mode.
+_SLICED_CHANNELS, _MAX_SLICES = (2, 3, 4), 6
 
 
 def bell(size: int, sigma: Any, dtype: str) -> Tensor:
@@ -39,8 +48,31 @@ def _filtered(x: Tensor, kernel: Tensor, padding: str) -> Tensor:
 
 def blurred(x: Tensor, down: Tensor, right: Tensor, padding: str = "same") -> Tensor:
     """Convolve images (batch, height, width, channels) with `down` and `right`."""
+    if x.shape[-1] in _SLICED_CHANNELS and down.size + right.size <= _MAX_SLICES:
+        return _blurred_by_slices(x, down, right, padding)
     y = _filtered(x, reshape(down, (-1, 1, 1)), padding)
     return _filtered(y, reshape(right, (1, -1, 1)), padding)
+
+
+def _blurred_by_slices(x: Tensor, down: Tensor, right: Tensor, padding: str) -> Tensor:
+    """Add weighted slices, with the pixels of a row and their channels as one axis."""
+    if padding == "same":
+        extents = [((w.size - 1) // 2, w.size // 2) for w in (down, right)]
+        x = pad(x, [(0, 0), *extents, (0, 0)])
+    batch, height, width, channels = x.shape
+    rows = reshape(x, (batch, height, width * channels))
+    y = _weighted_slices(_weighted_slices(rows, down, 1, 1), right, 2, channels)
+    return reshape(y, (*y.shape[:2], width + 1 - right.size, channels))
+
+
+def _weighted_slices(x: Tensor, weights: Tensor, axis: int, step: int) -> Tensor:
+    """Return the sum of the weighted slices of an axis that are `step` apart."""
+    extent = x.shape[axis] - (weights.size - 1) * step
+    products = (
+        slice_axis(x, axis, k * step, k * step + extent) * weight
+        for k, weight in enumerate(unstack(weights))
+    )
+    return reduce(add, products)
 
 
 @operation
