@@ -365,3 +365,25 @@ def test_rows_of_bytes(count):
     expected = both, both.any(1), x.all(1), z * z - z
     for result, array in zip(results, expected, strict=True):
         np.testing.assert_array_equal(result, array)
+
+
+DECIDED = {
+    "any": lambda x: ops.any(x > 0, axis=1),
+    "all": lambda x: ops.all(x <= 0, axis=1),
+    "both": lambda x: (ops.any(x > 0, axis=1), ops.all(x <= 0, axis=1)),
+    "whole": lambda x: (ops.any(x > 0), ops.all(x <= 0)),
+    "other result": lambda x: (ops.any(x > 0, axis=1), ops.sum(x, axis=1)),
+    "other elements": lambda x: (ops.any(x > 0, axis=1), x + 1),
+}
+
+
+@pytest.mark.parametrize("name", DECIDED)
+@pytest.mark.parametrize("columns", [1023, 1025, 3001])
+@pytest.mark.parametrize("chunk", [0, 1])
+def test_rows_with_decided_results(name, columns, chunk):
+    x = np.zeros((5, columns), "float32")
+    x[[0, 1, 2], [0, columns - 1, 1022]] = 1
+    for rows in (slice(0, 5), slice(3, 5), slice(2, 5)):
+        outputs, expected = run_fused(DECIDED[name], x[rows].copy(), chunk=chunk)
+        for actual, y in zip(outputs, expected, strict=True):
+            np.testing.assert_array_equal(actual, y)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial, reduce
 from itertools import chain
 
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
@@ -22,6 +23,10 @@ _ACCUMULATORS, _MAX_UNROLLED_COST = 4, 8
 # Elements of a row that are summed separately. The rounding error of a sum then depends
 # on the additions of each lane in a block, and not on the length of the row.
 _BLOCK_ELEMENTS = 4096
+# Reductions whose result is decided by one element, and the elements between checks.
+# Rows that decide nothing take as long with checks as without.
+_DECIDABLE = ("any", "all")
+_CHECKED_ELEMENTS = 1024
 
 
 def _store_row_results(v: Values, partials: Partials, bases: Bases) -> None:
@@ -91,10 +96,19 @@ class StreamedRow:
             self._store(phase, bases, index, column, mask, values)
             return following
 
+        is_effect_free = not phase.buffered and len(totals) == len(phase.writes)
         loops = _Columns(
-            self.v, step, reducers, *self._count_accumulators(phase, reduced)
+            self.v,
+            step,
+            reducers,
+            *self._count_accumulators(phase, reduced),
+            can_stop=is_effect_free and all(r.op in _DECIDABLE for r in reducers),
         )
         initial = [r.initial() for r in reducers]
+        if loops.can_stop and totals:
+            # The results of earlier rows may be decided.
+            first = len(initial) - len(totals)
+            initial[first:] = [self.partials.registers[k] for k in totals]
         states = loops.run(self.plan.row_loops, bases, low, high, 0, initial)
         for r, i, state in zip(reducers, reduced, states, strict=True):
             self.v.row["step", i] = r.finish(state)
@@ -172,6 +186,7 @@ class _Columns:
         reducers: the reducers of the pass.
         chains: the number of independent accumulators, used for vectors in rotation.
         unroll: the number of vectors of an iteration: `chains`, or one.
+        can_stop: whether the pass does nothing after its results are decided.
     """
 
     def __init__(
@@ -181,8 +196,10 @@ class _Columns:
         reducers: Sequence[Reducer],
         chains: int,
         unroll: int,
+        can_stop: bool = False,
     ) -> None:
         self.v = values
+        self.can_stop = can_stop and bool(reducers)
         self.b = values.b
         self.step = step
         self.reducers = reducers
@@ -202,6 +219,7 @@ class _Columns:
         if loop == self.v.numbers.rank - 1:
             adds = any(r.op == "sum" and is_float(r.dtype) for r in self.reducers)
             innermost = self._emit_blocks if adds else self._vectors
+            innermost = self._emit_until_decided if self.can_stop else innermost
             return innermost(bases, low, high, column, states)
         inner = self.v.extents[loop + 1]
         with self.b.accumulate(low, high, 1, _flatten(states)) as iteration:
@@ -231,6 +249,34 @@ class _Columns:
             states = self._merge(self._unflatten(iteration.values), block_states)
             iteration.next(_flatten(states))
         return self._unflatten(iteration.values)
+
+    def _emit_until_decided(
+        self,
+        bases: Bases,
+        low: Number,
+        high: Number,
+        column: Number,
+        states: list[State],
+    ) -> list[State]:
+        """Emit the innermost loop in blocks, which are empty after the decision."""
+        b = self.b
+        with b.accumulate(low, high, _CHECKED_ELEMENTS, _flatten(states)) as iteration:
+            states = self._unflatten(iteration.values)
+            end = b.min(iteration.index + _CHECKED_ELEMENTS, high)
+            end = b.choose(self._are_decided(states), iteration.index, end)
+            states = self._vectors(bases, iteration.index, end, column, states)
+            iteration.next(_flatten(states))
+        return self._unflatten(iteration.values)
+
+    def _are_decided(self, states: list[State]) -> Value:
+        """Return whether further elements change no result."""
+        decided = [
+            self.b.across_lanes("or", state[0])
+            if r.op == "any"
+            else self.b.opposite(self.b.across_lanes("and", state[0]))
+            for r, state in zip(self.reducers, states, strict=True)
+        ]
+        return reduce(partial(self.b.binary, "and"), decided)
 
     def _vectors(
         self,
