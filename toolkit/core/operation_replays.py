@@ -21,6 +21,7 @@ from toolkit.core.replays import (
     same_bits,
 )
 from toolkit.core.tensor import Tensor, state
+from toolkit.core.variable import Variable
 from toolkit.errors import DTypeError
 
 # Signatures of each of the two generations of replays, and signatures without one.
@@ -108,6 +109,9 @@ def call_operation(
             arrays.append(array)
         elif kind in _STATIC:
             signature += (kind, x)
+        elif kind is Variable:
+            values = [y.value if type(y) is Variable else y for y in operands]
+            return call_operation(function, tuple(values), kwargs)
         else:
             key: list[object] = []
             if not _add_argument(x, key, arrays):
