@@ -170,9 +170,13 @@ class Layer(Configurable, Operation):
                     if type(x) is np.ndarray and self._convert_input_args:
                         x = standardize_input(x, self._input_dtype)
                     if type(x) is Tensor:
-                        outputs = replays.call(self, x, kwargs.get("training"))
+                        outputs = replays.call(self, x, kwargs)
                         if outputs is not None:
                             return outputs
+            if replays is not None and type(x) is not Tensor:
+                outputs = replays.call_nested(self, args, kwargs)
+                if outputs is not None:
+                    return outputs
             path = self._call_path or self._compose_path()
             # Fast path for one tensor or array: no traversal of the arguments.
             if is_single and path.is_plain and not self._computes_mask:

@@ -7,10 +7,10 @@ layer, of a class or of a setting that the call depends on discards the replay.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from types import CodeType, FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,11 @@ from toolkit import settings
 from toolkit.backends.memory import device_memories
 from toolkit.compiler import distribution_context
 from toolkit.console.frames import is_package_function
+from toolkit.core.call_arguments import (
+    add_argument,
+    tensors_of,
+    with_other_tensors,
+)
 from toolkit.core.locks import Locks, changes
 from toolkit.core.masks import mask_of
 from toolkit.core.replays import (
@@ -41,8 +46,6 @@ from toolkit.type_aliases import Array
 if TYPE_CHECKING:
     from toolkit.layers.layer import Layer
 
-# The shape, the dtype, both training modes, and the dtype of reads of Variables.
-_Key: TypeAlias = tuple[tuple[int, ...], str, bool | None, bool | None, str | None]
 _PACKAGE = __name__.partition(".")[0] + "."
 _MODELS = {
     "toolkit.models.sequential": ("_layers", "_functional"),
@@ -75,8 +78,8 @@ class LayerReplays:
 
     def __init__(self) -> None:
         # None: the signature cannot be replayed.
-        self._calls: dict[_Key, LayerReplay | None] = {}
-        self._seen: set[_Key] = set()  # signatures that occurred once
+        self._calls: dict[Hashable, LayerReplay | None] = {}
+        self._seen: set[Hashable] = set()  # signatures that occurred once
         self._num_traces = 0
 
     def __reduce__(self) -> tuple[type[LayerReplays], tuple[()]]:
@@ -85,33 +88,59 @@ class LayerReplays:
     def __len__(self) -> int:
         return sum(replay is not None for replay in self._calls.values())
 
-    def call(self, layer: Layer, x: Tensor, training: bool | None) -> object:
-        """Return the outputs of a call by a replay, or None without one.
+    def call(self, layer: Layer, x: Tensor, kwargs: Mapping[str, object]) -> object:
+        """Return the outputs of a call with one tensor, or None without a replay.
 
         Args:
             layer: the layer.
-            x: the only tensor argument.
-            training: the training mode that the caller requests, or None.
+            x: the only positional argument.
+            kwargs: the training mode that the caller requests, if any.
         """
-        if state.trace is not None or state.overlay is not None or state.marks:
-            return None
         array = x._array
-        if type(array) is not np.ndarray or mask_of(x) is not None:
+        if type(array) is not np.ndarray or mask_of(x) is not None or _needs_code():
             return None
-        if (
-            context.is_eager
-            or context.symbolic
-            or context.arguments
-            or context.defaulted is not None
-            or device_memories
-            or distribution_context.current() is not None
-        ):
-            return None
+        training = kwargs["training"] if kwargs else None
         key = (array.shape, x._dtype, training, context.training, state.autocast)
+        return self._replay(key, layer, (x,), kwargs, (x,))
+
+    def call_nested(
+        self, layer: Layer, args: tuple[object, ...], kwargs: Mapping[str, object]
+    ) -> object:
+        """Return the outputs of a call with any arguments, or None without a replay.
+
+        Args:
+            layer: the layer.
+            args: the positional arguments.
+            kwargs: the keyword arguments.
+        """
+        signature: list[object] = [len(args)]
+        arrays: list[object] = []
+        for x in args:
+            if not add_argument(x, signature, arrays):
+                return None
+        for name, x in kwargs.items():
+            signature.append(name)
+            if not add_argument(x, signature, arrays):
+                return None
+        tensors = tensors_of(args, kwargs)
+        if any(mask_of(x) is not None for x in tensors) or not tensors or _needs_code():
+            return None
+        key = (tuple(signature), context.training, state.autocast)
+        return self._replay(key, layer, args, kwargs, tensors)
+
+    def _replay(
+        self,
+        key: Hashable,
+        layer: Layer,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+        tensors: Sequence[Tensor],
+    ) -> object:
+        """Return the outputs of a call by the replay of its signature."""
         try:
             replay = self._calls[key]
         except KeyError:
-            return self._call_unknown(key, layer, x)
+            return self._call_unknown(key, layer, args, kwargs)
         if replay is None:
             return None
         if not replay.is_valid():
@@ -121,11 +150,17 @@ class LayerReplays:
         if with_losses and context.layer is None and replay.has_losses():
             return None  # the Python code drops the losses of the last call
         try:
-            return replay.run(x)
+            return replay.run(tensors)
         except KERNEL_ERRORS:  # the Python code raises it with an explanation
             return None
 
-    def _call_unknown(self, key: _Key, layer: Layer, x: Tensor) -> object:
+    def _call_unknown(
+        self,
+        key: Hashable,
+        layer: Layer,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+    ) -> object:
         """Call a layer as Python code, and create a replay at the second call."""
         if active.is_inner:
             return None
@@ -134,25 +169,38 @@ class LayerReplays:
             return None  # the call builds the layer
         if len(self._calls) >= _MAX_CALLS or self._num_traces >= _MAX_TRACES:
             return None
-        training = key[2]
-        arguments = {} if training is None else {"training": training}
         values: dict[Variable, Tensor] = {}
         if key in self._seen:
             values = _read_variables(layer)
         active.is_inner = True
         try:
-            outputs = layer(x, **arguments)
+            outputs = layer(*args, **kwargs)
         finally:
             active.is_inner = False
         if key in self._seen:
             self._seen.discard(key)
             self._num_traces += 1
-            self._calls[key] = _replay_of(layer, x, arguments, outputs, values)
+            self._calls[key] = _replay_of(layer, args, kwargs, outputs, values)
         else:
             if len(self._seen) >= _MAX_CALLS:
                 self._seen.clear()
             self._seen.add(key)
         return outputs
+
+
+def _needs_code() -> bool:
+    """Return whether the scopes of this thread exclude replays."""
+    return (
+        state.trace is not None
+        or state.overlay is not None
+        or state.marks
+        or context.is_eager
+        or context.symbolic
+        or bool(context.arguments)
+        or context.defaulted is not None
+        or bool(device_memories)
+        or distribution_context.current() is not None
+    )
 
 
 class LayerReplay:
@@ -195,7 +243,7 @@ class LayerReplay:
             if not self._parts.are_unchanged():
                 return False
             self._revision = revision
-        if not self._parts.have_states():
+        if self._parts.generators and not self._parts.have_states():
             return False
         if self._autocasts is not None and self._are_cast() != self._autocasts:
             return False
@@ -216,13 +264,17 @@ class LayerReplay:
         """Return the Variables; None in place of one that no longer exists."""
         return [reference() for reference in self._variables]
 
-    def run(self, x: Tensor) -> object:
-        """Return the outputs, or None if tapes need the Python code."""
+    def run(self, inputs: Sequence[Tensor]) -> object:
+        """Return the outputs, or None if tapes need the Python code.
+
+        Args:
+            inputs: the tensors of the arguments.
+        """
         tapes, variables = state.tapes, self._live_variables()
         if tapes:
             if not all(map(accepts_replays, tapes)):
                 return None
-            tensors = [x, *(v.read() for v in variables)]
+            tensors = [*inputs, *(v.read() for v in variables)]
             results = self._replay.run_recorded(tensors, tapes)
             if results is None:
                 return None
@@ -231,7 +283,7 @@ class LayerReplay:
             arrays = [v._tensor._array for v in variables]
             if changes.mark is not mark:  # after the reads, for other threads
                 arrays = self._share_variables(variables)
-            results = self._replay.run(x._array, *arrays)
+            results = self._replay.run(*[x._array for x in inputs], *arrays)
         return self._assign(results) if self._written else results
 
     def _assign(self, results: object) -> object:
@@ -244,17 +296,20 @@ class LayerReplay:
         return outputs
 
     def repeats(
-        self, x: Tensor, outputs: object, values: dict[Variable, Tensor]
+        self,
+        inputs: Sequence[Tensor],
+        outputs: object,
+        values: dict[Variable, Tensor],
     ) -> bool:
         """Return whether the kernels repeat a call of the Python code, bit for bit.
 
         Args:
-            x: the only tensor argument of the call.
+            inputs: the tensors of the arguments.
             outputs: the outputs of the Python code.
             values: the values of the Variables before the call.
         """
         reads = [values[v] if v in values else v.read() for v in self._live_variables()]
-        results: Any = self._replay.run(x._array, *[y._array for y in reads])
+        results: Any = self._replay.run(*[x._array for x in (*inputs, *reads)])
         if not self._written:
             return same_bits(outputs, results)
         variables = [reference() for reference in self._written]
@@ -332,8 +387,8 @@ class _Parts(NamedTuple):
 
 def _replay_of(
     layer: Layer,
-    x: Tensor,
-    arguments: dict[str, bool],
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
     outputs: object,
     values: dict[Variable, Tensor],
 ) -> LayerReplay | None:
@@ -341,8 +396,8 @@ def _replay_of(
 
     Args:
         layer: the layer.
-        x: the only tensor argument.
-        arguments: the other arguments.
+        args: the positional arguments.
+        kwargs: the keyword arguments.
         outputs: the outputs of the Python code.
         values: the values of the Variables before the call.
     """
@@ -359,13 +414,15 @@ def _replay_of(
         ],
     )
     version = settings.version()
-    replay = make_replay(layer.name, lambda x: layer(x, **arguments), [x.spec])
+    tensors = tensors_of(args, kwargs)
+    call = with_other_tensors(layer, args, kwargs)
+    replay = make_replay(layer.name, call, [x.spec for x in tensors])
     if replay is None or not parts.are_unchanged():
         return None
     checked = LayerReplay(replay, parts, layers, version)
     with state.override(tapes=()):
         try:
-            return checked if checked.repeats(x, outputs, values) else None
+            return checked if checked.repeats(tensors, outputs, values) else None
         except KERNEL_ERRORS:
             return None
 

@@ -10,9 +10,10 @@ from typing import Any, ParamSpec, TypeVar, cast
 import numpy as np
 
 from toolkit.arguments import is_int
+from toolkit.core.call_arguments import PendingKey
 from toolkit.core.convert import convert
 from toolkit.core.naming import auto_name, name_scope, root_scope
-from toolkit.core.operation_replays import PendingKey, call_operation
+from toolkit.core.operation_replays import call_operation
 from toolkit.core.tensor import Tensor, state
 from toolkit.core.trace import no_trace
 from toolkit.core.variable import Variable
