@@ -163,7 +163,8 @@ class Layer(Configurable, Operation):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
             replays, x = self._replays, None
-            is_single = len(args) == 1 and (not kwargs or kwargs.keys() == _TRAINING)
+            has_no_names = not kwargs or kwargs.keys() == _TRAINING
+            is_single = len(args) == 1 and has_no_names
             if is_single:
                 (x,) = args
                 if replays is not None:
@@ -191,10 +192,38 @@ class Layer(Configurable, Operation):
                             self._check_input(x)
                         training = kwargs.pop("training") if kwargs else None
                         return path.run(Call(self, self.call, args, kwargs, training))
+            if has_no_names and path.is_plain and self._needs_no_changes(args):
+                training = kwargs.pop("training") if kwargs else None
+                return path.run(Call(self, self.call, args, kwargs, training))
             return path.general(Call(self, self.call, args, kwargs))
         except Exception as error:
             filter_traceback(error)
             raise
+
+    def _needs_no_changes(self, args: tuple[object, ...]) -> bool:
+        """Return whether `call` can receive positional arguments as they are.
+
+        These are tensors, and lists and tuples of tensors, of the right dtypes and
+        without masks.
+
+        Args:
+            args: the positional arguments.
+        """
+        info, num_args, input_dtype = self._info, len(args), self._input_dtype
+        if self._computes_mask or self._input_spec is not None or not info.plain:
+            return False
+        if not info.required <= num_args <= len(info.names):
+            return False
+        if "training" in info.names[:num_args]:
+            return False
+        for x in args:
+            for y in x if type(x) is list or type(x) is tuple else (x,):
+                if type(y) is not Tensor or mask_of(y) is not None:
+                    return False
+                if y._dtype != input_dtype and y._dtype in dtypes.FLOATS:
+                    if input_dtype is not None:
+                        return False
+        return bool(args)
 
     def _check_input(self, x: Tensor) -> None:
         """Raise unless `x` matches the input_spec; the last valid shape is cached."""
