@@ -472,7 +472,18 @@ def test_many_calls_keep_the_bits(name):
     assert np.asarray(y).tobytes() == np.asarray(first).tobytes()
     strided = ops.transpose(value(4, 3))  # the same shape, with other strides
     copy = ops.convert_to_tensor(np.ascontiguousarray(strided))
-    np.testing.assert_array_equal(HOT[name](strided, indices), HOT[name](copy, indices))
+    expected = HOT[name](copy, indices)
+    for other in (strided, copy, strided, strided):
+        np.testing.assert_array_equal(HOT[name](other, indices), expected)
+
+
+def test_many_calls_with_changing_strides():
+    wide = RNG.normal(size=(3, 80)).astype("float32")
+    steps = [ops.convert_to_tensor(wide)[:, : 4 * step : step] for step in range(1, 20)]
+    for _ in range(20):
+        for x in steps:
+            expected = np.sort(np.asarray(x), axis=1)
+            np.testing.assert_array_equal(ops.sort(x, axis=1), expected)
 
 
 def test_images_with_other_strides():

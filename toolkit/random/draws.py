@@ -123,7 +123,8 @@ def normal(
 
 
 def _scale_and_shift(x: Tensor, mean: Any, stddev: Any, dtype: str) -> Tensor:
-    x = x * convert(stddev, x.dtype) + convert(mean, x.dtype)
+    if (type(mean), type(stddev)) != (float, float) or (mean, stddev) != (0, 1):
+        x = x * convert(stddev, x.dtype) + convert(mean, x.dtype)
     return convert(x, dtype)
 
 

@@ -9,7 +9,7 @@ these kernels from the second call on.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from math import prod
 from struct import Struct
@@ -26,6 +26,7 @@ from toolkit.ir import Graph, Kind, Node, Primitive, Spec, Value
 from toolkit.plans.locations import Location, NodeOperands, OperandLocations, Shares
 from toolkit.plans.operands import Operand, OperandMemory, contiguous
 from toolkit.plans.rules import rules
+from toolkit.type_aliases import Array
 
 if TYPE_CHECKING:
     from toolkit.backends.numpy.jit.calls import Lowered
@@ -47,7 +48,8 @@ _MIN_SORTED_ELEMENTS = 1 << 13
 _NARROW = ("float16", "bfloat16")
 # The limit of programs for each operation. Further shapes run on NumPy. Programs for
 # windows are specific to a shape, and programs are never dropped.
-_MAX_PROGRAMS = 256
+# The second number limits the other strides whose programs a call finds by strides.
+_MAX_PROGRAMS, _MAX_STRIDES = 256, 8
 # Kinds with equal results in NumPy: the first call of a shape runs on NumPy.
 _BITWISE_EQUAL_KINDS = (Kind.MOVE, Kind.SORT, Kind.RANDOM)
 _BITWISE_EQUAL = ("gather", "take_along_axis", "dynamic_slice", "dynamic_update_slice")
@@ -266,6 +268,11 @@ def _needs_array_kernels() -> bool:
     )
 
 
+def _signature(arrays: Iterable[Array]) -> tuple[Hashable, ...]:
+    """Return the types of arrays, as far as generated code depends on them."""
+    return tuple([(type(x), x.shape, x.strides, x.dtype) for x in arrays])
+
+
 class EagerPrograms:
     """Programs of one node for calls of one primitive, by the shapes of their arrays.
 
@@ -290,7 +297,7 @@ class EagerPrograms:
     def __call__(self, *arrays: Any, **attrs: Any) -> Any:
         if _needs_array_kernels():
             return self._kernel(*arrays, **attrs)
-        signature = tuple([(type(x), x.shape, x.strides, x.dtype) for x in arrays])
+        signature = _signature(arrays)
         key = self._key(signature, attrs)
         program = self._programs.get(key)
         if program is None and self._needs_program(key):
@@ -345,10 +352,22 @@ class EagerPrograms:
         if shape is not None:
             strides = [contiguous(x.with_shape(shape)).strides for x in specs]
 
+        others: dict[Hashable, _EagerProgram | None] = {}
+
         def call(*arrays: Any) -> object:
-            if [x.strides for x in arrays] != strides or _needs_array_kernels():
+            received = [x.strides for x in arrays]
+            if _needs_array_kernels():
                 return otherwise(*arrays, **attrs)
-            return run(*arrays)
+            if received == strides:
+                return run(*arrays)
+            other = others.get(tuple(received))
+            if other is not None:
+                return other(*arrays)
+            result = otherwise(*arrays, **attrs)
+            if otherwise is self and len(others) < _MAX_STRIDES:
+                key = self._key(_signature(arrays), attrs)
+                others[tuple(received)] = self._programs.get(key)
+            return result
 
         return DirectCall(call)
 
