@@ -9,13 +9,12 @@ from typing import Any, cast
 
 from toolkit.ir.extents.expressions import (
     Extent,
-    Factor,
     Number,
     bounds_of,
     is_real,
-    quotient_bounds,
     value_of,
 )
+from toolkit.ir.extents.terms import Factor, quotient_bounds
 
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt,

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from math import inf, isfinite
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+
+from toolkit.ir.extents.terms import (
+    Factors,
+    divide_term,
+    product_bounds,
+    quotient_bounds,
+)
 
 if TYPE_CHECKING:
     from toolkit.ir.extents.domain import Domain
 
-# The factors of a term, in order; the empty tuple is the constant term.
-Factors: TypeAlias = tuple["Factor", ...]
 Number: TypeAlias = "int | float | Extent"
 T = TypeVar("T")
 
@@ -39,31 +44,6 @@ def fixed_texts() -> Iterator[None]:
         yield
     finally:
         _hashing.reset(token)
-
-
-class Factor:
-    """A free extent, or an operation on extents that is no polynomial.
-
-    Attributes:
-        number: the index in the domain; factors of a term are sorted by it.
-        value: its value for the example.
-        low, high: bounds of its value.
-        text: its expression in Python, of factors with smaller numbers.
-    """
-
-    __slots__ = ("high", "low", "number", "text", "value")
-
-    def __init__(
-        self, number: int, value: int | float, low: float, high: float, text: str
-    ) -> None:
-        self.number = number
-        self.value = value
-        self.low, self.high = low, high
-        self.text = text
-
-    @property
-    def name(self) -> str:
-        return f"x{self.number}"
 
 
 class Extent:
@@ -124,13 +104,13 @@ class Extent:
                     i = factors.index(factor)
                     reduced[factors[:i] + factors[i + 1 :]] = n
                 quotient = Extent(self.domain, reduced)
-                return _product_bounds(quotient.bounds, (factor.low, factor.high))
+                return product_bounds(quotient.bounds, (factor.low, factor.high))
         low: float = 0
         high: float = 0
         for factors, coefficient in self._terms.items():
             term: tuple[float, float] = (coefficient, coefficient)
             for factor in factors:
-                term = _product_bounds(term, (factor.low, factor.high))
+                term = product_bounds(term, (factor.low, factor.high))
             low, high = low + term[0], high + term[1]
         return low, high
 
@@ -252,11 +232,11 @@ class Extent:
         result: dict[Factors, int] = {}
         for first, m in self._terms.items():
             for second, n in terms.items():
-                factors = tuple(sorted((*first, *second), key=_number_of))
+                factors = tuple(sorted((*first, *second), key=attrgetter("number")))
                 result[factors] = result.get(factors, 0) + m * n
         product = self._with(result)
         if type(product) is Extent:
-            product._within(_product_bounds(self.bounds, bounds_of(other)))
+            product._within(product_bounds(self.bounds, bounds_of(other)))
         return product
 
     def __rmul__(self, other: Number) -> Number:
@@ -314,7 +294,7 @@ class Extent:
         quotients: dict[Factors, int] = {}
         remainder: dict[Factors, int] = {}
         for factors, m in self._terms.items():
-            divided = _divide_term((factors, m), (divisors, n))
+            divided = divide_term((factors, m), (divisors, n))
             if divided is not None:
                 quotients[divided[0]] = divided[1]
             elif not divisors and m // n:
@@ -330,7 +310,7 @@ class Extent:
             return None
         divisor = Extent(self.domain, terms)
         for term in self._terms.items():
-            quotient = _divide_term(term, next(iter(terms.items())))
+            quotient = divide_term(term, next(iter(terms.items())))
             if quotient is not None:
                 factor = self._with(dict([quotient]))
                 if is_same(factor * divisor, self):
@@ -473,24 +453,6 @@ def is_same(x: Number, y: Number) -> bool:
     return type(x) is not Extent and type(y) is not Extent and x == y
 
 
-def _divide_term(
-    term: tuple[Factors, int], divisor: tuple[Factors, int]
-) -> tuple[Factors, int] | None:
-    """Return the quotient of two terms, or None if one does not divide the other."""
-    remaining, (factors, n) = list(term[0]), divisor
-    if term[1] % n:
-        return None
-    for factor in factors:
-        if factor not in remaining:
-            return None
-        remaining.remove(factor)
-    return tuple(remaining), term[1] // n
-
-
-def _number_of(factor: Factor) -> int:
-    return factor.number
-
-
 def is_real(x: object) -> bool:
     """Return whether a number is a floating-point number."""
     return x.is_real if type(x) is Extent else isinstance(x, float)
@@ -499,27 +461,6 @@ def is_real(x: object) -> bool:
 def bounds_of(x: Number) -> tuple[float, float]:
     """Return the lowest and the highest value of a number."""
     return x.bounds if isinstance(x, Extent) else (x, x)
-
-
-def _product_bounds(
-    x: tuple[float, float], y: tuple[float, float]
-) -> tuple[float, float]:
-    products = [0 if not m or not n else m * n for m in x for n in y]
-    return min(products), max(products)
-
-
-def quotient_bounds(
-    x: tuple[float, float], y: tuple[float, float]
-) -> tuple[float, float]:
-    """Return bounds of the whole quotients of numbers in these bounds."""
-    if y[0] <= 0:
-        return -inf, inf
-    corners = [
-        m // n if isfinite(m) and isfinite(n) else m / n if isfinite(m) else m
-        for m in x
-        for n in y
-    ]
-    return min(corners), max(corners)
 
 
 def _low_quotient(x: Number, y: Number) -> int | None:
