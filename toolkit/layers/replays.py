@@ -97,7 +97,7 @@ class LayerReplays:
             kwargs: the training mode that the caller requests, if any.
         """
         array = x._array
-        if type(array) is not np.ndarray or mask_of(x) is not None or _needs_code():
+        if type(array) is not np.ndarray or mask_of(x) is not None:
             return None
         training = kwargs["training"] if kwargs else None
         key = (array.shape, x._dtype, training, context.training, state.autocast)
@@ -123,7 +123,7 @@ class LayerReplays:
             if not add_argument(x, signature, arrays):
                 return None
         tensors = tensors_of(args, kwargs)
-        if any(mask_of(x) is not None for x in tensors) or not tensors or _needs_code():
+        if not tensors or any(mask_of(x) is not None for x in tensors):
             return None
         key = (tuple(signature), context.training, state.autocast)
         return self._replay(key, layer, args, kwargs, tensors)
@@ -136,7 +136,22 @@ class LayerReplays:
         kwargs: Mapping[str, object],
         tensors: Sequence[Tensor],
     ) -> object:
-        """Return the outputs of a call by the replay of its signature."""
+        """Return the outputs of a call by the replay of its signature.
+
+        None: it has none, or the scopes of this thread exclude replays.
+        """
+        if (
+            state.trace is not None
+            or state.overlay is not None
+            or state.marks
+            or context.is_eager
+            or context.symbolic
+            or context.arguments
+            or context.defaulted is not None
+            or device_memories
+            or distribution_context.current() is not None
+        ):
+            return None
         try:
             replay = self._calls[key]
         except KeyError:
@@ -186,21 +201,6 @@ class LayerReplays:
                 self._seen.clear()
             self._seen.add(key)
         return outputs
-
-
-def _needs_code() -> bool:
-    """Return whether the scopes of this thread exclude replays."""
-    return (
-        state.trace is not None
-        or state.overlay is not None
-        or state.marks
-        or context.is_eager
-        or context.symbolic
-        or bool(context.arguments)
-        or context.defaulted is not None
-        or bool(device_memories)
-        or distribution_context.current() is not None
-    )
 
 
 class LayerReplay:
