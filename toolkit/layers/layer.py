@@ -220,9 +220,9 @@ class Layer(Configurable, Operation):
             for y in x if type(x) is list or type(x) is tuple else (x,):
                 if type(y) is not Tensor or mask_of(y) is not None:
                     return False
-                if y._dtype != input_dtype and y._dtype in dtypes.FLOATS:
-                    if input_dtype is not None:
-                        return False
+                is_cast = input_dtype not in (None, y._dtype)
+                if is_cast and y._dtype in dtypes.FLOATS:
+                    return False
         return bool(args)
 
     def _check_input(self, x: Tensor) -> None:

@@ -113,15 +113,9 @@ class LayerReplays:
             args: the positional arguments.
             kwargs: the keyword arguments.
         """
-        signature: list[object] = [len(args)]
-        arrays: list[object] = []
-        for x in args:
-            if not add_argument(x, signature, arrays):
-                return None
-        for name, x in kwargs.items():
-            signature.append(name)
-            if not add_argument(x, signature, arrays):
-                return None
+        signature: list[object] = []
+        if not all(add_argument(x, signature, []) for x in (args, kwargs)):
+            return None
         tensors = tensors_of(args, kwargs)
         if not tensors or any(mask_of(x) is not None for x in tensors):
             return None

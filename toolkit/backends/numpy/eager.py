@@ -352,7 +352,7 @@ class EagerPrograms:
         if shape is not None:
             strides = [contiguous(x.with_shape(shape)).strides for x in specs]
 
-        others: dict[Hashable, _EagerProgram | None] = {}
+        by_strides: dict[Hashable, _EagerProgram | None] = {}
 
         def call(*arrays: Any) -> object:
             received = [x.strides for x in arrays]
@@ -360,13 +360,13 @@ class EagerPrograms:
                 return otherwise(*arrays, **attrs)
             if received == strides:
                 return run(*arrays)
-            other = others.get(tuple(received))
+            other = by_strides.get(tuple(received))
             if other is not None:
                 return other(*arrays)
             result = otherwise(*arrays, **attrs)
-            if otherwise is self and len(others) < _MAX_STRIDES:
+            if otherwise is self and len(by_strides) < _MAX_STRIDES:
                 key = self._key(_signature(arrays), attrs)
-                others[tuple(received)] = self._programs.get(key)
+                by_strides[tuple(received)] = self._programs.get(key)
             return result
 
         return DirectCall(call)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
@@ -27,23 +27,23 @@ _hashing: ContextVar[bool] = ContextVar("hashing", default=False)
 
 
 @contextmanager
-def hashable_extents() -> Iterator[None]:
+def _permit_keys(permitted: bool) -> Iterator[None]:
+    """Set whether extents may be keys. If they may, their texts are expressions."""
+    token = _hashing.set(permitted)
+    try:
+        yield
+    finally:
+        _hashing.reset(token)
+
+
+def hashable_extents() -> AbstractContextManager[None]:
     """Permit extents as keys of dicts and sets, for passes of the compiler."""
-    token = _hashing.set(True)
-    try:
-        yield
-    finally:
-        _hashing.reset(token)
+    return _permit_keys(True)
 
 
-@contextmanager
-def fixed_texts() -> Iterator[None]:
+def fixed_texts() -> AbstractContextManager[None]:
     """Fix the extents of which a text is written: texts of generated code."""
-    token = _hashing.set(False)
-    try:
-        yield
-    finally:
-        _hashing.reset(token)
+    return _permit_keys(False)
 
 
 class Extent:

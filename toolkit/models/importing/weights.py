@@ -159,9 +159,10 @@ def _computed_from_inputs(graph: OnnxGraph) -> set[str]:
     computed = {value.name for value in graph.inputs}
     for node in graph.nodes:
         operator = OPERATORS.get(node.op)
-        nodes = [node, *chain.from_iterable(map(_all_nodes, _subgraphs(node)))]
-        reads_computed = any(not computed.isdisjoint(x.inputs) for x in nodes)
-        if (operator is None or operator.needs_data) and reads_computed:
+        if operator is not None and not operator.needs_data:
+            continue
+        nodes = chain([node], *map(_all_nodes, _subgraphs(node)))
+        if any(not computed.isdisjoint(x.inputs) for x in nodes):
             computed.update(filter(None, node.outputs))
     return computed
 
