@@ -43,17 +43,36 @@ def ordered_key(b: Builder, bits: Value, dtype: str) -> Value:
     if dtype.startswith("u"):
         return bits
     size = 8 * dtypes.itemsize(dtype)
-    sign_bit = b.constant(-(1 << (size - 1)), bits)
+    sign_bit = _sign_bit(b, bits, dtype)
     if not dtypes.is_float(dtype):
         return b.binary("xor", bits, sign_bit)
-    magnitude = b.binary("and", bits, b.constant((1 << (size - 1)) - 1, bits))
-    zero, infinity = b.constant(0, bits), b.constant(_INFINITY_BITS[dtype], bits)
-    is_zero = b.binary("icmp eq", magnitude, zero, "bool")
-    positive_zero = b.select(is_zero, zero, bits)
+    positive_zero = b.select(_is_zero(b, bits, dtype), b.constant(0, bits), bits)
     sign = b.binary("ashr", positive_zero, b.constant(size - 1, bits))
     key = b.binary("xor", positive_zero, b.binary("or", sign, sign_bit))
-    is_nan = b.binary("icmp ugt", magnitude, infinity, "bool")
-    return b.select(is_nan, b.constant(-1, bits), key)
+    return b.select(_is_nan(b, bits, dtype), b.constant(-1, bits), key)
+
+
+def _sign_bit(b: Builder, like: Value, dtype: str) -> Value:
+    """Return the bit of the sign."""
+    return b.constant(-(1 << (8 * dtypes.itemsize(dtype) - 1)), like)
+
+
+def _magnitude(b: Builder, bits: Value, dtype: str) -> Value:
+    """Return the bits of a float without the sign."""
+    ones = (1 << (8 * dtypes.itemsize(dtype) - 1)) - 1
+    return b.binary("and", bits, b.constant(ones, bits))
+
+
+def _is_nan(b: Builder, bits: Value, dtype: str) -> Value:
+    """Return whether the bits of a float are NaN."""
+    infinity = b.constant(_INFINITY_BITS[dtype], bits)
+    return b.binary("icmp ugt", _magnitude(b, bits, dtype), infinity, "bool")
+
+
+def _is_zero(b: Builder, bits: Value, dtype: str) -> Value:
+    """Return whether the bits of a float are 0.0 or -0.0."""
+    zero = b.constant(0, bits)
+    return b.binary("icmp eq", _magnitude(b, bits, dtype), zero, "bool")
 
 
 @record
@@ -237,28 +256,10 @@ class _RadixSort(Kernel):
 
     def has_lost_bits(self, bits: Value) -> Value:
         """Return whether an element is -0.0 or NaN."""
-        is_negative_zero = self.binary("icmp eq", bits, self.sign_bit(bits), "bool")
-        return self.binary("or", is_negative_zero, self.is_nan(bits))
-
-    def is_nan(self, bits: Value) -> Value:
-        """Return whether the bits of a float are NaN."""
-        infinity = self.constant(_INFINITY_BITS[self.plan.dtype], bits)
-        return self.binary("icmp ugt", self.magnitude(bits), infinity, "bool")
-
-    def is_zero(self, bits: Value) -> Value:
-        """Return whether the bits of a float are 0.0 or -0.0."""
-        zero = self.constant(0, bits)
-        return self.binary("icmp eq", self.magnitude(bits), zero, "bool")
-
-    def magnitude(self, bits: Value) -> Value:
-        """Return bits without the sign."""
-        return self.binary(
-            "and", bits, self.constant((1 << (self.plan.bits - 1)) - 1, bits)
+        is_negative_zero = self.binary(
+            "icmp eq", bits, _sign_bit(self, bits, self.plan.dtype), "bool"
         )
-
-    def sign_bit(self, like: Value) -> Value:
-        """Return the bit of the sign."""
-        return self.constant(-(1 << (self.plan.bits - 1)), like)
+        return self.binary("or", is_negative_zero, _is_nan(self, bits, self.plan.dtype))
 
     def zero(self) -> Index:
         """Return 0 as a value of a register."""
@@ -371,10 +372,10 @@ class _RadixSort(Kernel):
         if self.plan.dtype.startswith("u"):
             return key
         if not dtypes.is_float(self.plan.dtype):
-            return self.binary("xor", key, self.sign_bit(key))
+            return self.binary("xor", key, _sign_bit(self, key, self.plan.dtype))
         is_positive = self.binary("ashr", key, self.constant(self.plan.bits - 1, key))
         is_negative = self.binary("xor", is_positive, self.constant(-1, key))
-        flipped = self.binary("or", is_negative, self.sign_bit(key))
+        flipped = self.binary("or", is_negative, _sign_bit(self, key, self.plan.dtype))
         return self.binary("xor", key, flipped)
 
     def restore_bits(self, first: Number) -> None:
@@ -384,8 +385,10 @@ class _RadixSort(Kernel):
         """
         with self.accumulate(0, self.extent, 1, [self.zero(), self.zero()]) as counts:
             bits = self.load_bits(self.x, first, counts.index, 0)
-            is_nan = self.is_nan(bits)
-            is_special = self.binary("or", is_nan, self.is_zero(bits))
+            is_nan = _is_nan(self, bits, self.plan.dtype)
+            is_special = self.binary(
+                "or", is_nan, _is_zero(self, bits, self.plan.dtype)
+            )
             has_sign = self.binary("icmp slt", bits, self.constant(0, bits), "bool")
             is_negative = self.binary("and", has_sign, self.opposite(is_special))
             flags = is_negative, self.opposite(is_nan)
@@ -395,7 +398,10 @@ class _RadixSort(Kernel):
         positions = list(counts.values)
         with self.accumulate(0, self.extent, 1, positions) as iteration:
             bits = self.load_bits(self.x, first, iteration.index, 0)
-            flags = self.is_zero(bits), self.is_nan(bits)
+            flags = (
+                _is_zero(self, bits, self.plan.dtype),
+                _is_nan(self, bits, self.plan.dtype),
+            )
             for number, is_selected in enumerate(flags):
                 position = first + iteration.index_of(number) * self.columns
                 with self.when(is_selected):
