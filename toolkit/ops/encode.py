@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import Any
 
 import numpy as np
@@ -173,12 +174,25 @@ def bincount(
     x = as_indices("bincount", x)
     if x.ndim not in (1, 2):
         raise ShapeError(f"bincount: expected 1 or 2 axes; received {x.shape}")
+    if weights is None and x.ndim == 1:
+        counts = _counts_of_values(x, minlength)
+        if counts is not None:
+            return counts
     counted = broadcast_to(convert(1 if weights is None else weights, dtype), x.shape)
     length = _count_of_bins(x, minlength)
     # Negative numbers would index from the end; an index past it raises an error.
     slots = where(less(x, 0), length, x)
     blank = zeros((*x.shape[:-1], length), counted.dtype)
     return bind(put_along_axis_p, blank, slots, counted, axis=x.ndim - 1, mode="add")
+
+
+def _counts_of_values(x: Tensor, minlength: int) -> Tensor | None:
+    """Return the counts of available numbers >= 0; None for all other numbers."""
+    values = x.static_value()
+    if not isinstance(values, np.ndarray) or values.min(initial=0) < 0:
+        return None
+    counts = np.bincount(values, minlength=builtins.max(minlength, 0))
+    return convert(counts.astype("int32"))
 
 
 def _count_of_bins(x: Tensor, minlength: int) -> int:

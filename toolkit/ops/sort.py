@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import builtins
 import math
+from collections.abc import Sequence
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -363,23 +365,31 @@ def unique(
     extent = unknown_extent(x)
     if extent is None:
         data = known_values("unique", x, "compute it outside of the traced function")
-        values, index, inverse, counts = np.unique(
-            dtypes.to_sortable(data), True, True, True, axis=axis, equal_nan=False
-        )
-        values = values.astype(data.dtype, copy=False)
-        if size is not None:
-            values = _fitted(values, size, 0 if axis is None else axis, fill_value or 0)
-            index, counts = _fitted(index, size, 0, 1), _fitted(counts, size, 0, 0)
-        results = (
-            convert(values),
-            *(convert(i, "int32") for i in (index, inverse, counts)),
-        )
+        results = _known_unique(data, requested, axis, size, fill_value or 0)
     else:
-        results = _unknown_unique(x, axis, extent if size is None else size)
-    selected = tuple(
-        value for value, want in zip(results, requested, strict=True) if want
-    )
-    return selected if len(selected) > 1 else selected[0]
+        every = _unknown_unique(x, axis, extent if size is None else size)
+        results = tuple(compress(every, requested))
+    return results if len(results) > 1 else results[0]
+
+
+def _known_unique(
+    data: Any, requested: Sequence[bool], axis: int | None, size: int | None, fill: Any
+) -> tuple[Tensor, ...]:
+    """Return the requested results of `unique` for available elements."""
+    unique: Any = np.unique
+    y = unique(dtypes.to_sortable(data), *requested[1:], axis=axis, equal_nan=False)
+    arrays = list(y) if any(requested[1:]) else [y]
+    arrays[0] = arrays[0].astype(data.dtype, copy=False)
+    if size is not None:
+        # The axis to truncate and the padding of each result; the inverse stays.
+        fits = ((axis or 0, fill), (0, 1), (None, 0), (0, 0))
+        arrays = [
+            y if along is None else _fitted(y, size, along, padding)
+            for y, (along, padding) in zip(
+                arrays, compress(fits, requested), strict=True
+            )
+        ]
+    return (convert(arrays[0]), *(convert(y, "int32") for y in arrays[1:]))
 
 
 def _unknown_unique(x: Tensor, axis: int | None, extent: int) -> tuple[Tensor, ...]:
