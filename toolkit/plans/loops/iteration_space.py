@@ -175,7 +175,6 @@ def iteration_space_of(nodes: Sequence[Node]) -> IterationSpace:
             non_elementwise.append(node)
         size = max(size, *(value.spec.size for value in values))
     rows = None
-    read = {x for node in nodes for x in node.inputs} if non_elementwise else ()
     for node in non_elementwise:
         if accesses_row_element(node):
             return IterationSpace(size, node.inputs[1].spec.size)
@@ -186,7 +185,10 @@ def iteration_space_of(nodes: Sequence[Node]) -> IterationSpace:
             return IterationSpace(size, result.spec.size)
         if axes_reduced == "leading":
             rows = size // result.spec.size
-        elif rows is None and (result in read or node.op.name.startswith("arg")):
+        elif rows is None and (
+            node.op.name.startswith("arg")
+            or any(x is result for reader in nodes for x in reader.inputs)
+        ):
             rows = 1
     return IterationSpace(size, rows)
 
