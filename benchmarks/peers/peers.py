@@ -39,8 +39,12 @@ def parse():
     options = parser.parse_args()
     if not (options.quick or options.peers or options.here):
         parser.error("expected --peers DIR, the folder that make_peers.sh has made")
-    if options.write and (options.quick or options.only or options.here):
-        parser.error("--write needs the whole run, without --quick, --only and --here")
+    if options.write and (
+        options.quick or options.only or options.here or options.busy
+    ):
+        parser.error(
+            "--write needs the whole run, without --quick, --only, --here and --busy"
+        )
     return options
 
 

@@ -13,6 +13,7 @@ from toolkit.bench.processes import (
     FreshWorker,
     Worker,
     WorkerCommand,
+    busy_processes,
     interleave_samples,
     thread_environment,
 )
@@ -125,3 +126,9 @@ def test_threads_are_set_for_every_library():
     assert set(thread_environment(2)) == set(THREADS)
     assert set(thread_environment(2).values()) == {"2"}
     assert len(set(CACHES)) == 3
+
+
+def test_busy_processes_run_while_their_context_is_active():
+    with busy_processes(2) as processes:
+        assert [process.poll() for process in processes] == [None, None]
+    assert all(process.poll() is not None for process in processes)

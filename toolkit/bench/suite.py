@@ -21,6 +21,7 @@ from toolkit.bench.processes import (
     SampleWorker,
     Worker,
     WorkerCommand,
+    busy_processes,
     interleave_samples,
     thread_environment,
 )
@@ -81,6 +82,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="of each process; 2",
     )
+    parser.add_argument(
+        "--busy",
+        type=_parse_count,
+        default=0,
+        metavar="N",
+        help="processes that only compute, beside each measurement; none",
+    )
     parser.add_argument("--json", metavar="PATH", help="where to keep every sample")
     parser.add_argument(
         "--quick", action="store_true", help="tiny data, one round: to see that it runs"
@@ -114,6 +122,7 @@ def run(candidates: Sequence[Candidate], options: argparse.Namespace) -> dict[st
         "toolkit": toolkit.__version__,
         "machine": describe_machine(),
         "threads": options.threads,
+        "busy": options.busy,
         "rounds": 1 if options.quick else options.rounds,
         "candidates": {c.name: _query_environment(c) for c in candidates},
         "rows": [],
@@ -121,7 +130,8 @@ def run(candidates: Sequence[Candidate], options: argparse.Namespace) -> dict[st
     for case in CASES:
         if options.only not in case:
             continue
-        row = measure_case(case, candidates, options)
+        with busy_processes(options.busy):
+            row = measure_case(case, candidates, options)
         print(report.format_row(row, with_verdicts=not options.quick), flush=True)
         record["rows"].append(row)
         if options.json:  # after each row, so that an interrupted run keeps results
