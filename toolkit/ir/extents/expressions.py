@@ -412,6 +412,16 @@ class Extent:
     def __float__(self) -> float:
         return float(self.domain.fix(self))
 
+    def __reduce__(self) -> tuple[type[int], tuple[int]]:
+        return int, (int(self),)
+
+    def __copy__(self) -> Extent:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Extent:
+        """Return the same extent: conditions on a copy of its domain have no effect."""
+        return self
+
     def __hash__(self) -> int:
         if _hashing.get():
             return hash(self.key)

@@ -1,0 +1,73 @@
+"""Test Python code of a user that reads the length of its argument."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+import toolkit
+
+LENGTHS = (5, 7, 9, 12, 5, 40)
+
+
+@pytest.fixture(autouse=True)
+def permit_free_extents() -> Iterator[None]:
+    toolkit.config.set_free_extents(True)
+    yield
+    toolkit.config.set_free_extents(False)
+
+
+# Functions of a shape that return a number.
+USES: dict[str, Callable[[tuple[int, ...]], Any]] = {
+    "deepcopy": lambda shape: int(copy.deepcopy(shape)[1]),
+    "copy": lambda shape: int(copy.copy(shape[1])),
+    "pickle": lambda shape: pickle.loads(pickle.dumps(shape))[1],
+    "key of a dict": lambda shape: {5: 1.5, 7: 2.5}.get(shape[1], 3.5),
+    "shape as a key": lambda shape: 1.5 if shape in {(2, 5), (2, 9)} else 2.5,
+    "element of a set": lambda shape: 1.5 if shape[1] in {5, 9} else 2.5,
+    "equal shapes": lambda shape: 1.5 if shape == (2, 7) else 2.5,
+    "text": lambda shape: (
+        len(str(shape[1])) + int(f"{shape[1]:d}") + int(f"{shape}"[4])
+    ),
+    "format": lambda shape: int("%d" % shape[1]),  # noqa: UP031
+    "range": lambda shape: sum(range(shape[1])),
+    "index of a list": lambda shape: [*range(9, 60)][shape[1]],
+    "slice of a list": lambda shape: len([*range(9)][: shape[1]]),
+    "repeated list": lambda shape: len([0] * shape[1]),
+    "sorted": lambda shape: sorted([shape[1], 8, 20])[1],
+    "minimum": lambda shape: min(shape[1], 8) + max(*shape),
+    "branch": lambda shape: 1.5 if shape[1] > 8 else 2.5,
+    "truth": lambda shape: bool(shape[1] - 7),
+    "parity": lambda shape: shape[1] % 2,
+    "bits": lambda shape: (shape[1] ^ 3) + (shape[1] >> 1) + (shape[1] & 6),
+    "length of bits": lambda shape: shape[1].bit_length(),
+    "round": lambda shape: round(shape[1] / 3) + math.ceil(shape[1] / 4),
+    "square root": lambda shape: math.sqrt(shape[1]) + math.isqrt(shape[1]),
+    "divisor": lambda shape: math.gcd(shape[1], 4) + shape[1] // 3,
+    "fraction": lambda shape: float(Fraction(shape[1], 3)),
+    "NumPy range": lambda shape: float(np.arange(shape[1]).sum()),
+    "NumPy number": lambda shape: float(np.float32(2) * shape[1] + np.int64(shape[1])),
+    "NumPy product": lambda shape: float(np.prod(shape)),
+    "NumPy root": lambda shape: float(np.sqrt(shape[1])),
+    "NumPy array": lambda shape: float(np.array(shape).sum()),
+    "NumPy zeros": lambda shape: np.zeros(shape).size,
+    "NumPy choice": lambda shape: float(np.where(shape[1] > 8, 1.5, 2.5)),
+}
+
+
+@pytest.mark.parametrize("name", USES)
+@pytest.mark.filterwarnings("ignore:.*is traced for")
+def test_a_use_of_the_length_has_the_value_of_each_call(name: str) -> None:
+    use = USES[name]
+    function = toolkit.function(lambda x: x * use(x.shape))
+    for n in LENGTHS:
+        x = np.ones((2, n), "float32")
+        expected = np.float32(use((2, n)))
+        np.testing.assert_allclose(function(x), x * expected, rtol=1e-6)
