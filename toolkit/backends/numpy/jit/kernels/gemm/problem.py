@@ -10,6 +10,8 @@ from toolkit.plans.operands import Operand
 # The contiguous axis of an operand: its lines, its terms, or neither. Lines are rows of
 # the left operand and columns of the right one.
 LINES, TERMS, STRIDED = "lines", "terms", "apart"
+# Right operands of up to this many times the bytes of the core's cache are packed once.
+MAX_PACKED_CACHES = 2
 
 
 def packing_of(line: int, term: int, itemsize: int) -> str:

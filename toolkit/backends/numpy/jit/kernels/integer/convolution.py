@@ -102,6 +102,9 @@ class _Convolution(Lowering):
     def is_plain(self) -> bool:
         return self.is_pixels and super().is_plain
 
+    def _caches_packing(self, nbytes: int) -> bool:
+        return True  # filters are small
+
     def lower(self) -> Lowered:
         return (
             self._lower_blocks() if self.rows >= _MIN_BLOCKED_ROWS else super().lower()

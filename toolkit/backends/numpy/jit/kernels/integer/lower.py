@@ -22,7 +22,10 @@ from toolkit.backends.numpy.jit.kernels.gemm.amx import (
     TILE_ROW_BYTES,
 )
 from toolkit.backends.numpy.jit.kernels.gemm.call_list import CallList, body_call
-from toolkit.backends.numpy.jit.kernels.gemm.problem import contiguous_factors
+from toolkit.backends.numpy.jit.kernels.gemm.problem import (
+    MAX_PACKED_CACHES,
+    contiguous_factors,
+)
 from toolkit.backends.numpy.jit.kernels.gemm.tiled_product import (
     TiledNumbers,
     divide_into_parts,
@@ -55,6 +58,7 @@ from toolkit.backends.numpy.jit.kernels.integer.product import (
 from toolkit.backends.numpy.jit.kernels.integer.words import Words, words_of
 from toolkit.backends.numpy.jit.processor import CACHE_LINE, current
 from toolkit.ir import Graph
+from toolkit.ir.extents import value_of
 from toolkit.plans.loops.planner import TASKS
 from toolkit.plans.operands import Operand
 
@@ -63,6 +67,10 @@ TASK_FLOPS = 1 << 23
 # For this number of rows or fewer, the matrix is packed only if the packing is cached.
 # Reading a cached packing takes 3/4 to 19/20 of the time.
 _MAX_UNPACKED_ROWS = 4
+# From this number of rows on, a large packing of 16-bit terms is not cached: it takes
+# twice the bytes of the matrix. The packing of 768 x 3072 terms takes 15 % of the time
+# of 128 rows, and 5 % of 512 rows, on a Zen 3.
+_MIN_HIDING_ROWS = 128
 # Terms of a row of a tile, and the speedup of tiles over vectors.
 _BLOCK_TERMS, TILE_SPEEDUP = TILE_ROW_BYTES, 3
 
@@ -167,6 +175,16 @@ class Lowering:
         self.steps.append(self._multiply((*rows, panels)))
         return self.steps.lower()
 
+    def _caches_packing(self, nbytes: int) -> bool:
+        """Return whether the packing of a frozen matrix is worth its memory.
+
+        Args:
+            nbytes: the bytes of the packing.
+        """
+        has_few_rows = value_of(self.rows) < _MIN_HIDING_ROWS
+        is_small = value_of(nbytes) <= MAX_PACKED_CACHES * current().cache_bytes
+        return has_few_rows or is_small or self.words.terms == WORD_BYTES
+
     def _pack_panels(self) -> Reference:
         """Append the call that packs the panels, and return their destination."""
         words, tiling = replace(self.words, offset=self.offset), self.plan.tiling
@@ -174,8 +192,9 @@ class Lowering:
         packed = self.steps.allocate(nbytes)
         numbers = PanelNumbers(self.columns, self.depth, self.count, self.panel_bytes)
         operands = ("in", self.b), packed
+        prepares = nbytes if self._caches_packing(nbytes) else 0
         call = pack_panels(
-            words, tiling.lanes, tiling.vectors, numbers, operands, nbytes
+            words, tiling.lanes, tiling.vectors, numbers, operands, prepares
         )
         self.steps.append(call)
         return packed

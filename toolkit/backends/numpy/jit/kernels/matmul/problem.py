@@ -7,7 +7,11 @@ from dataclasses import replace
 from math import prod
 
 from toolkit import dtypes
-from toolkit.backends.numpy.jit.kernels.gemm.problem import factor_indices, packing_of
+from toolkit.backends.numpy.jit.kernels.gemm.problem import (
+    MAX_PACKED_CACHES,
+    factor_indices,
+    packing_of,
+)
 from toolkit.backends.numpy.jit.kernels.gemm.tiling import max_rows
 from toolkit.backends.numpy.jit.kernels.matmul.pack import pad_extent
 from toolkit.backends.numpy.jit.kernels.matmul.unpack import PANELS, Unpacked
@@ -22,8 +26,6 @@ from toolkit.plans.rules import rules
 _DTYPES = ("float32", "float64", "int32", "int64", "uint32", "uint64")
 # Fewer columns than this would leave most lanes of a vector of columns idle.
 _DOT_COLUMNS = 4
-# Right operands of up to this many times the bytes of the core's cache are packed once.
-_MAX_PACKED_CACHES = 2
 # From this number of rows on, a product hides the packing of its right operand.
 _MIN_HIDING_ROWS = 32
 # Bytes of a block of the right operand that stays in the L2 cache with the other data,
@@ -193,7 +195,7 @@ class Problem:
         matrices of 9 to 16 MB, and half of the time of 4 rows.
         """
         nbytes = value_of(self.columns * self.depth) * self.items[1]
-        if nbytes <= _MAX_PACKED_CACHES * current().cache_bytes:
+        if nbytes <= MAX_PACKED_CACHES * current().cache_bytes:
             return True
         return not self.is_row and value_of(self.rows) < _MIN_HIDING_ROWS
 
