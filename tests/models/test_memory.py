@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
+import tracemalloc
 import weakref
 import zipfile
 
@@ -111,6 +112,21 @@ def test_quantize_releases_the_weights_of_a_used_and_saved_model(
     model.save_weights(tmp_path / "model.weights.h5")
     model.quantize("int8")
     assert [kernel() for kernel in kernels] == [None, None]
+
+
+@pytest.mark.parametrize("mode", ["int8", "int4"])
+def test_quantize_makes_at_most_one_copy_of_a_weight(mode):
+    layer = layers.Dense(8192, use_bias=False)
+    layer.build((None, 1024))
+    nbytes = layer.kernel.value.numpy().nbytes
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        layer.quantize(mode)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak - before < 1.7 * nbytes
 
 
 def test_switch_releases_its_operands(no_garbage_collection):

@@ -173,6 +173,17 @@ def test_fake_quant_of_symbols():
 # --- 4 bits ---------------------------------------------------------------------------
 
 
+def test_large_matrices_are_quantized_in_groups_of_columns():
+    x = np.random.default_rng(0).normal(size=(8, (1 << 18) + 3)).astype("float32")
+    results = [
+        quantizers.abs_max_quantize_grouped_with_zero_point(x, 4, to_numpy=to_numpy)
+        for to_numpy in (False, True)
+    ]
+    for expected, result in zip(*results, strict=True):
+        assert (result.shape, result.dtype) == (expected.shape, expected.dtype)
+        np.testing.assert_allclose(result, expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize("rows, block", [(8, 4), (7, 3), (5, 8), (6, 1)])
 @pytest.mark.parametrize("to_numpy", [False, True])
 def test_groups(rows, block, to_numpy):

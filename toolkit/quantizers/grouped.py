@@ -14,6 +14,9 @@ from toolkit.ops.symbolic import operation
 from toolkit.settings import epsilon as default_epsilon
 from toolkit.type_aliases import TensorLike
 
+# The most elements that are quantized at once in host memory.
+_MAX_ELEMENTS = 1 << 20
+
 
 @operation
 def abs_max_quantize_grouped_with_zero_point(
@@ -57,6 +60,19 @@ def abs_max_quantize_grouped_with_zero_point(
             "abs_max_quantize_grouped_with_zero_point: block_size must be at least 1; "
             f"received {block_size}"
         )
+    if to_numpy and x.size > _MAX_ELEMENTS and x.shape[1] > 1:
+        # The columns are independent: temporary arrays of some of them are small.
+        pieces = -(-x.size // _MAX_ELEMENTS)
+        results = [
+            abs_max_quantize_grouped_with_zero_point(
+                piece, block_size, value_range, dtype, epsilon, to_numpy
+            )
+            for piece in ops.array_split(x, min(pieces, x.shape[1]), axis=1)
+        ]
+        y, scales, zeros = (
+            ops.concatenate(ys, axis=1) for ys in zip(*results, strict=True)
+        )
+        return y, scales, zeros
     xp: Any = np if to_numpy else ops
     name = x.dtype
     x = ops.convert_to_numpy(x).astype("float32") if to_numpy else x

@@ -9,6 +9,7 @@ import numpy as np
 from toolkit import dtypes, ops
 from toolkit.arguments import is_int
 from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 from toolkit.ops.checks import normalize_axes
 from toolkit.ops.quantize import quantize
@@ -50,21 +51,30 @@ def abs_max_quantize(
         [[64, -127], [127, 51]]
     """
     x: Any = convert(inputs)
-    name = x.dtype
-    xp: Any = ops
-    if to_numpy:
-        x = ops.convert_to_numpy(x).astype(dtypes.result_type(name, "float32"))
-        xp = np
     axis = normalize_axes("abs_max_quantize", axis, x.ndim)
     low, high = value_range
-    epsilon = default_epsilon() if epsilon is None else epsilon
-    largest = xp.max(xp.abs(x), axis=axis, keepdims=True)
-    scale = ops.cast(xp.divide(high, xp.add(largest, epsilon)), name)
+    margin = default_epsilon() if epsilon is None else epsilon
     if to_numpy:
-        scaled = x * ops.convert_to_numpy(scale).astype(x.dtype)
-    else:
-        scaled = ops.multiply(x, scale)
-    return ops.cast(xp.clip(xp.round(scaled), low, high), dtype), scale
+        return _quantize_in_numpy(x, axis, (low, high), dtype, margin)
+    largest = ops.max(ops.abs(x), axis=axis, keepdims=True)
+    scale = ops.cast(ops.divide(high, ops.add(largest, margin)), x.dtype)
+    scaled = ops.multiply(x, scale)
+    return ops.cast(ops.clip(ops.round(scaled), low, high), dtype), scale
+
+
+def _quantize_in_numpy(
+    inputs: Tensor, axis: Axis, value_range: tuple[int, int], dtype: str, margin: float
+) -> tuple[Tensor, Tensor]:
+    """Return the result of `abs_max_quantize`, with one copy of the numbers."""
+    wide = dtypes.result_type(inputs.dtype, "float32")
+    x = ops.convert_to_numpy(inputs).astype(wide, copy=False)  # a copy
+    least, greatest = (f(x, axis=axis, keepdims=True) for f in (np.min, np.max))
+    largest = np.maximum(-least, greatest)
+    scale = ops.cast(value_range[1] / (largest + margin), inputs.dtype)
+    np.multiply(x, ops.convert_to_numpy(scale).astype(wide), out=x)
+    np.round(x, out=x)
+    np.clip(x, *value_range, out=x)
+    return convert(x.astype(dtype)), scale
 
 
 class Quantizer(Recorded):
