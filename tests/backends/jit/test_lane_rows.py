@@ -82,6 +82,20 @@ def test_views_that_are_not_contiguous():
     np.testing.assert_allclose(toolkit.function(body)(x), expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize("step", [-1, 2, 5])
+@pytest.mark.parametrize("columns", [2, 3, 4, 7])
+def test_operands_of_columns_that_are_not_contiguous(columns, step):
+    def body(x, row):
+        y = x + row[::step][:columns]
+        return y, ops.sum(x * y, axis=-1)
+
+    x, row = normal(9, columns), normal(columns * abs(step))
+    y = x + row[::step][:columns]
+    actual = toolkit.function(body)(x, row)
+    np.testing.assert_allclose(actual[0], y, rtol=1e-12)
+    np.testing.assert_allclose(actual[1], (x * y).sum(-1), rtol=1e-12)
+
+
 @pytest.mark.parametrize("name", ["softmax", "log_softmax", "logsumexp", "var"])
 def test_float32_is_near_float64(name):
     x = (20 * normal(1000, 5)).astype("float32")

@@ -13,7 +13,7 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.ir import PRIMITIVES, Graph, Node, Value
-from toolkit.ir.extents import has_extent, is_always, value_of
+from toolkit.ir.extents import are_always, has_extent, is_always, value_of
 from toolkit.plans.loops.iteration_space import (
     IterationSpace,
     Shape,
@@ -362,8 +362,9 @@ class NestPlanner:
         sizes = [self._itemsize(key) for key, _ in self.reads]
         sizes += [dtypes.itemsize(write.dtype) for write in writes]
         for (row, column), size in zip(strides, sizes, strict=True):
-            is_full = column == size and row == columns * size
-            if row and not is_full and (column or row != size):
+            # An operand has contiguous rows, one element for each row, or one row.
+            expected = (columns * size, size), (size, 0), (0, size), (0, 0)
+            if not any(are_always((row, column), pair) for pair in expected):
                 return 0
         return columns
 
