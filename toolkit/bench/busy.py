@@ -10,7 +10,7 @@ _INPUT = 0  # the file descriptor of the standard input, which the parent keeps 
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Compute until the standard input is closed."""
+    """Compute until the standard input is closed; `arguments` have no effect."""
     exit_with_parent(_INPUT)
     while True:
         pass

@@ -25,7 +25,7 @@ from toolkit.ops.padding import pad
 from toolkit.ops.reduce import max, sum
 from toolkit.ops.shape import expand_dims, flip, reshape, slice_axis
 from toolkit.ops.symbolic import operation
-from toolkit.type_aliases import TensorLike
+from toolkit.type_aliases import Array, TensorLike
 
 # The minimum size of a group for which the search in groups is faster.
 _LEAST_GROUP = 8
@@ -373,7 +373,11 @@ def unique(
 
 
 def _known_unique(
-    data: Any, requested: Sequence[bool], axis: int | None, size: int | None, fill: Any
+    data: Array,
+    requested: Sequence[bool],
+    axis: int | None,
+    size: int | None,
+    fill: float,
 ) -> tuple[Tensor, ...]:
     """Return the requested results of `unique` for available elements."""
     unique: Any = np.unique
