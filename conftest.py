@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 
+import pytest
 from hypothesis import settings
 
 # Several test processes share the cores. BLAS threads of one process would wait for
@@ -25,6 +26,17 @@ MINUTES = 10
 pytest_plugins = ["tests.case_groups"]
 # Its import declares operations, which only its test needs.
 collect_ignore = ["tests/outside.py"]
+
+
+@pytest.fixture
+def free_extents():
+    """Permit programs with free extents; restore the setting after the test."""
+    import toolkit
+
+    previous = toolkit.config.free_extents()
+    toolkit.config.set_free_extents(True)
+    yield
+    toolkit.config.set_free_extents(previous)
 
 
 def pytest_addoption(parser):

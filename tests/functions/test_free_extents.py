@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,16 +11,11 @@ import pytest
 import toolkit
 from toolkit import ops
 
+pytestmark = pytest.mark.usefixtures("free_extents")
+
 # Lengths around vectors, tiles and limits of compilations, in an order in which most
 # are computed by a program that a longer or shorter one has caused.
 LENGTHS = (9, 33, 64, 12, 17, 16, 15, 7, 31, 32, 65, 48, 8, 5, 127, 130, 3, 2, 100, 66)
-
-
-@pytest.fixture(autouse=True)
-def permit_free_extents() -> Iterator[None]:
-    toolkit.config.set_free_extents(True)
-    yield
-    toolkit.config.set_free_extents(False)
 
 
 def of_length(n: int, *shape: int, dtype: str = "float32") -> np.ndarray[Any, Any]:
@@ -185,6 +180,31 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
         )[1],
         (3, -1, 24),
     ),
+    "number of the extent in a loop": (
+        lambda x: ops.scan(
+            lambda h, v: (h / x.shape[1] + v, h * (x.shape[1] % 7)),
+            ops.mean(x, axis=1),
+            ops.moveaxis(x, 1, 0),
+        )[1],
+        (3, -1, 24),
+    ),
+    "number of the extent in loops of loops": (
+        lambda x: ops.scan(
+            lambda h, v: (
+                ops.fori_loop(0, 2, lambda i, h: h * 0.5 + x.shape[1] / 7, h),
+                ops.mean(h, axis=1),
+            ),
+            x,
+            length=3,
+        )[1],
+        (3, -1, 24),
+    ),
+    "number of the extent in branches": (
+        lambda x: ops.cond(
+            ops.max(x) > 0, lambda: x / x.shape[1], lambda: x * x.shape[1]
+        ),
+        (3, -1, 24),
+    ),
     "average of windows": (lambda x: ops.average_pool(x, 2), (3, -1, 6)),
     "average of padded windows": (
         lambda x: ops.average_pool(x, 3, 1, "same"),
@@ -327,6 +347,47 @@ def test_products_over_a_computed_extent_have_one_part() -> None:
     for n in (37, 22, 61, 30):
         x = ops.convert_to_tensor(of_length(n, 5, -1, 16))
         np.testing.assert_allclose(compiled(x, y), function(x, y), rtol=1e-3)
+    assert compiled.trace_count == 2
+
+
+WEIGHT = toolkit.Variable(np.random.default_rng(4).normal(size=(99, 24)))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: ops.matmul(x, WEIGHT.value[:24] * (x.shape[1] / 50)),
+        lambda x: x + ops.tanh(WEIGHT.value[0] * (x.shape[1] / 50)),
+        lambda x: ops.matmul(x, WEIGHT.value[x.shape[1] :][:24]),
+        lambda x: (
+            ops.conv(x, ops.reshape(WEIGHT.value[:24], (1, 24, 24)))
+            * WEIGHT.value[1]
+            * (x.shape[1] / 50)
+            + WEIGHT.value[2]
+        ),
+    ],
+    ids=["product", "sum", "offset", "scale"],
+)
+def test_operands_of_weights_depend_on_the_length(function: Callable[..., Any]) -> None:
+    """Operands that depend on weights only are computed once for all calls."""
+    compiled = toolkit.function(lambda x: function(x))
+    for n in (29, 33, 64, 12, 17, 33, 29):
+        x = ops.convert_to_tensor(of_length(n, 3, -1, 24))
+        np.testing.assert_allclose(compiled(x), function(x), rtol=1e-4, atol=1e-4)
+
+
+def test_conditions_of_loops_read_the_length() -> None:
+    def function(x: Any) -> Any:
+        half = x.shape[1] // 2
+        return ops.while_loop(
+            lambda i, y: i < half, lambda i, y: (i + 1, y + i), (0, x)
+        )
+
+    compiled = toolkit.function(function)
+    for n in (9, 33, 12, 64, 17, 5):
+        count, y = compiled(ops.zeros((3, n)))
+        assert int(count) == n // 2
+        assert np.array_equal(y, np.full((3, n), sum(range(n // 2))))
     assert compiled.trace_count == 2
 
 

@@ -24,6 +24,8 @@ from tests.ops.table import Sample
 from toolkit import ops, tree
 from toolkit.errors import ToolkitError
 
+pytestmark = pytest.mark.usefixtures("free_extents")
+
 TABLES = {
     "contract": samples_contract,
     "elementwise": samples_elementwise,
@@ -35,13 +37,6 @@ TABLES = {
     "shape": samples_shape,
     "special": samples_special,
 }
-
-
-@pytest.fixture(autouse=True)
-def permit_free_extents() -> Iterator[None]:
-    toolkit.config.set_free_extents(True)
-    yield
-    toolkit.config.set_free_extents(False)
 
 
 def samples_of(module: Any) -> Iterator[Sample]:

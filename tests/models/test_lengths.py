@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -11,6 +11,8 @@ import pytest
 
 import toolkit
 from toolkit import layers
+
+pytestmark = pytest.mark.usefixtures("free_extents")
 
 LENGTHS = (19, 31, 40, 64, 25, 33, 48, 22, 61, 30, 37, 63, 32, 26, 57, 50)
 
@@ -68,13 +70,6 @@ NAMES = [
     name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
     for name in MODELS
 ]
-
-
-@pytest.fixture(autouse=True)
-def permit_free_extents() -> Iterator[None]:
-    toolkit.config.set_free_extents(True)
-    yield
-    toolkit.config.set_free_extents(False)
 
 
 def train(model: str, free: bool) -> tuple[list[float], list[Any]]:

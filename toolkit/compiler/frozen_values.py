@@ -15,6 +15,15 @@ SMALL_NBYTES = 1 << 16
 _SINGLE_CALLS = (Kind.ELEMENTWISE, Kind.VIEW)
 
 
+def is_fixed(value: Value) -> bool:
+    """Return whether a value is a constant that depends on no free extent.
+
+    Args:
+        value: a value of a graph.
+    """
+    return value.constant is not None and value.extent is None
+
+
 def is_worth_caching(result: Value, inputs: Sequence[Any]) -> bool:
     """Return whether a result takes no more memory than its operands, or only little.
 
@@ -41,7 +50,7 @@ def constant_subexpressions(graph: Graph, target: Target) -> set[Value]:
         y, *other_outputs = node.outputs
         if other_outputs or y in returned or node.op.kind not in _SINGLE_CALLS:
             continue
-        changing = [x for x in node.inputs if x.constant is None]
+        changing = [x for x in node.inputs if not is_fixed(x)]
         is_known = bool(changing) and all(x in constants for x in changing)
         if is_known and is_worth_caching(y, node.inputs):
             constants.add(y)

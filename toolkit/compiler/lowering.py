@@ -17,7 +17,7 @@ from toolkit.compiler.control import (
     collective_kernel,
 )
 from toolkit.compiler.execute import Executable
-from toolkit.compiler.frozen_values import is_worth_caching
+from toolkit.compiler.frozen_values import is_fixed, is_worth_caching
 from toolkit.compiler.fusion.fuse import is_literal
 from toolkit.compiler.passes.placement import transfer_p
 from toolkit.compiler.passes.schedule import first_late_index
@@ -26,7 +26,7 @@ from toolkit.compiler.staging import StagedCollective
 from toolkit.console.progress import stage
 from toolkit.dtypes import is_float, itemsize
 from toolkit.ir import Graph, Kind, Node, Value, fused_node, fused_p
-from toolkit.ir.extents import is_always
+from toolkit.ir.extents import has_extent, is_always
 from toolkit.plans.layout import Layouts
 from toolkit.plans.locations import NodeOperands, Shares
 from toolkit.plans.operands import Operand, OperandMemory, StepSpan
@@ -178,12 +178,14 @@ class _Lowering:
 
     def _operand(self, value: Value, node: Node) -> Operand:
         """Return an input as an operand, with its use in this and later runs."""
-        operand, root = self.layouts.operand(value), self.layouts[value].root
-        is_known = root in self.frozen
+        operand, layout = self.layouts.operand(value), self.layouts[value]
+        is_known = layout.root in self.frozen
         if self.target.is_body:  # the sources of the value are operands of the loop
-            is_known &= self.layouts[value].offset == 0
+            is_known = is_known and layout.offset == 0
         else:
-            is_known |= root.constant is not None
+            is_known |= is_fixed(layout.root)
+        # A result that is computed once must not depend on free extents.
+        is_known &= not has_extent(layout.offset)
         return replace(
             operand,
             is_frozen=bool(self.frozen) and is_known,

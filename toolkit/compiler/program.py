@@ -313,7 +313,10 @@ def plan_program(lowered: LoweredGraph, target: Target) -> Program:
     constants = [x for x in reads if x.constant is not None]
     cells: dict[Value, int] = {}
     for x in constants:
-        if x.extent is not None and x not in cells:
+        if x.extent is not None and target.is_body:
+            # Only the cells of the outer program are written for each length.
+            x.extent.domain.fix(x.extent)
+        elif x.extent is not None and x not in cells:
             cells[x] = plan.nbytes
             plan.nbytes += ALIGNMENT
     program = Program(

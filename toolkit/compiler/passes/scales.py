@@ -16,7 +16,11 @@ from typing import Any
 import numpy as np
 
 from toolkit.backends.target import Target
-from toolkit.compiler.frozen_values import SMALL_NBYTES, constant_subexpressions
+from toolkit.compiler.frozen_values import (
+    SMALL_NBYTES,
+    constant_subexpressions,
+    is_fixed,
+)
 from toolkit.definitions.records import record
 from toolkit.ir import PRIMITIVES, Constant, Graph, Node, Spec, Value
 
@@ -130,7 +134,7 @@ class _Folding:
         return self.readers[x] == 1 and self._is_settled(other)
 
     def _is_settled(self, x: Value) -> bool:
-        return x.constant is not None or x in self.settled
+        return is_fixed(x) or x in self.settled
 
     def _is_per_channel(self, other: Any, x: Value) -> bool:
         """Return whether a value has one number per channel, or one number."""
@@ -253,7 +257,7 @@ class _Folding:
 
 
 def _is_number(value: Any) -> bool:
-    return bool(value.constant is not None and value.spec.size == 1)
+    return is_fixed(value) and bool(value.spec.size == 1)
 
 
 def _number(number: float, like: Any) -> Constant:
