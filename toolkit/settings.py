@@ -411,8 +411,8 @@ def set_free_extents(enabled: bool) -> None:
     differ. Programs on GPUs and in jobs of several processes have no free extents.
 
     This is experimental. In a trace an extent such as `x.shape[1]` is an object with
-    the arithmetic of integers, and no `int`: `isinstance(x.shape[1], int)` is False,
-    and a layer must not store it as an attribute.
+    the arithmetic of integers, and no `int`: `type(x.shape[1]) is int` is False, and
+    code that stores it as an attribute must not read it after the call.
 
     Args:
         enabled: False by default; TOOLKIT_FREE_EXTENTS=on also enables it. It applies

@@ -10,6 +10,9 @@ import pytest
 
 import toolkit
 from toolkit import ops
+from toolkit.core.trace import Trace
+from toolkit.functions.function import Function
+from toolkit.ir.extents import has_extent
 
 pytestmark = pytest.mark.usefixtures("free_extents")
 
@@ -407,6 +410,53 @@ def test_means_of_bfloat16_divide_by_the_length_of_the_call() -> None:
     for n in (9, 33, 12, 64, 17):
         x = ops.cast(np.full((3, n), 1.5), "bfloat16")
         assert ops.cast(mean(x), "float32").tolist() == [1.5] * 3
+
+
+@pytest.mark.parametrize("longest", [20, 22, 43, 100])
+def test_programs_compute_lengths_up_to_three_halves_of_the_longest(
+    longest: int,
+) -> None:
+    function = toolkit.function(lambda x: ops.sum(x, axis=1))
+    for n in (longest - 1, longest, longest * 3 // 2):
+        assert function(ops.ones((3, n))).tolist() == [n] * 3
+    assert function.trace_count == 2
+
+
+def need_integer(x: Any) -> Any:
+    return x * x.shape[1].bit_length()
+
+
+def reject_example(x: Any) -> Any:
+    if x.shape[1] > 64:
+        raise KeyError("too long")
+    return x * x.shape[1].bit_length()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("function", [need_integer, reject_example])
+def test_code_without_a_free_trace_is_compiled_for_each_length(
+    function: Callable[..., Any],
+) -> None:
+    compiled = toolkit.function(function)
+    for n in (33, 64, 7):
+        x = ops.ones((3, n))
+        assert np.array_equal(compiled(x), x * n.bit_length())
+
+
+def test_errors_of_the_compiler_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_trace = Function._compile
+
+    def fail(self: Function, trace: Trace, outputs: Any) -> Any:
+        if has_extent(trace.inputs[0].shape):
+            raise AttributeError("no kernel")
+        return compile_trace(self, trace, outputs)
+
+    monkeypatch.setattr(Function, "_compile", fail)
+    function = toolkit.function(lambda x: x * 2.0)
+    function(ops.ones((3, 8)))
+    with pytest.warns(UserWarning, match="please report this: .*no kernel"):
+        y = function(ops.ones((3, 5)))
+    assert np.array_equal(y, np.full((3, 5), 2.0))
 
 
 def test_returned_extents_are_those_of_the_call() -> None:

@@ -12,11 +12,13 @@ import logging
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from math import isqrt
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from toolkit import settings
+from toolkit.console.frames import warn_once
 from toolkit.core.tensor import backend, state
 from toolkit.definitions.records import record
+from toolkit.errors import HostCallError
 from toolkit.functions.concrete_function import ConcreteFunction
 from toolkit.ir import Spec
 from toolkit.ir.extents import Domain
@@ -24,6 +26,7 @@ from toolkit.ir.extents import Domain
 # The key of a trace: the structure, the static leaves and specs, the location, and the
 # specs of the results of host calls.
 Key: TypeAlias = tuple[Any, ...]
+T = TypeVar("T")
 # The extents of all specs of a signature, in order.
 Extents: TypeAlias = tuple[int, ...]
 
@@ -95,6 +98,13 @@ class _Family:
     failures: int = 0
 
 
+class UntraceableError(Exception):
+    """Error raised if the Python code of a function has no trace with free extents.
+
+    The code may need an integer, or reject the example, which is longer than the data.
+    """
+
+
 def permits_free_extents(
     distribution: object, dialect: object, jit_compile: bool | str
 ) -> bool:
@@ -116,10 +126,31 @@ def permits_free_extents(
 
 
 class FreeTraces:
-    """The traces with free extents of one function."""
+    """The traces with free extents of one function.
 
-    def __init__(self) -> None:
+    Args:
+        name: the name of the function.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
         self._families: dict[Hashable, _Family] = {}
+
+    @staticmethod
+    def guard(record: Callable[..., T]) -> Callable[..., T]:
+        """Return a function that raises UntraceableError for any error.
+
+        Args:
+            record: runs the Python code of a user in a trace.
+        """
+
+        def wrapper(*args: object) -> T:
+            try:
+                return record(*args)
+            except Exception as error:
+                raise UntraceableError from error
+
+        return wrapper
 
     def find(
         self, key: Key, trace: Callable[[Key], ConcreteFunction]
@@ -144,6 +175,13 @@ class FreeTraces:
             if self._add_trace(family, key, extents, trace):
                 concrete = _from_traces(family, extents)
         return concrete
+
+    def _report(self, error: Exception) -> None:
+        warn_once(
+            self,
+            f"{self.name}: the compiler failed for many lengths, so it compiles each "
+            f"length; please report this: {error!r}",
+        )
 
     def _add_trace(
         self,
@@ -184,8 +222,12 @@ class FreeTraces:
             concrete = trace(_with_symbols(key, symbols, domain))
             if concrete.program.code is not None:
                 concrete.executable.bind()
-        except Exception as error:  # code of a user, or of a kernel, needs an integer
-            _LOG.debug("no trace with free extents: %r", error)
+        except (UntraceableError, HostCallError) as error:
+            _LOG.debug("no trace with free extents: %r", error.__cause__ or error)
+            family.is_refused = True
+            return False
+        except Exception as error:
+            self._report(error)
             family.is_refused = True
             return False
         domain.seal()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import update_wrapper
 from itertools import chain
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -59,6 +59,11 @@ from toolkit.thread_state import restore_on_error
 MAX_PROGRAMS = 64
 _TEXT_TYPES = (np.ndarray, StringTensor)
 
+# The key, the arguments, their leaves, and the leaves with data.
+Inputs: TypeAlias = tuple[Key, object, object, list[object], list[object]]
+# A trace, the structure of its outputs, and its calls in Python.
+Recorded: TypeAlias = tuple[Trace, object, HostCalls]
+
 
 class NewResultsError(Exception):
     """Error raised if a call should run as Python code, because its shapes are rare."""
@@ -103,7 +108,7 @@ class Function:
         # Fast path for calls with tensors as the only arguments.
         self._fast_path: dict[Any, ConcreteFunction] = {}
         self._parameters = Parameters(func)
-        self._free_traces = FreeTraces()
+        self._free_traces = FreeTraces(self.name)
         self._retraces = Retraces(self.name)
         self._trace_lock = threading.RLock()
         update_wrapper(self, func, updated=())
@@ -360,17 +365,21 @@ class Function:
         """Run the Python code on placeholders and compile the trace."""
         scope = nullcontext() if self.dialect is None else self.dialect.activate()
 
-        def compile_trace(key: Key) -> tuple[ConcreteFunction, HostCalls]:
+        def compile_trace(
+            key: Key, record: Callable[..., Recorded] = self._record
+        ) -> tuple[ConcreteFunction, HostCalls]:
             with (
                 scope,
                 restore_on_error(),
                 show_progress(f"compiling {self.name}"),
                 paused_collection(),
             ):
-                return self._compile_trace(key, args, kwargs, leaves, arguments)
+                inputs = key, args, kwargs, leaves, arguments
+                trace, outputs, calls = record(inputs)
+                return self._compile(trace, outputs), calls
 
         def compile_free_trace(key: Key) -> ConcreteFunction:
-            concrete, calls = compile_trace(key)
+            concrete, calls = compile_trace(key, FreeTraces.guard(self._record))
             self.trace_count += 1
             if calls.functions:
                 raise HostCallError("the results of calls in Python have any shape")
@@ -423,25 +432,20 @@ class Function:
         if remaining:
             self._host_calls[key[:3]] = remaining
 
-    def _compile_trace(
-        self,
-        key: Key,
-        args: Any,
-        kwargs: Any,
-        leaves: list[object],
-        arguments: list[object],
-    ) -> tuple[ConcreteFunction, HostCalls]:
-        inputs = key, args, kwargs, leaves, arguments
+    def _record(self, inputs: Inputs) -> Recorded:
+        """Run the Python code in a trace; see `_record_trace`."""
         trace, outputs, calls = self._record_trace(*inputs, not self.trace_count)
         if trace.has_created:
             # The second trace must find the created Variables, or each call would
             # create them.
             trace, outputs, calls = self._record_trace(*inputs, False)
+        return trace, outputs, calls
+
+    def _compile(self, trace: Trace, outputs: object) -> ConcreteFunction:
         generate = self.jit_compile is not False
-        concrete = ConcreteFunction(
+        return ConcreteFunction(
             self.name, trace, outputs, generate, Function, self.distribution
         )
-        return concrete, calls
 
     def _record_trace(
         self,
@@ -451,7 +455,7 @@ class Function:
         leaves: list[object],
         arguments: list[object],
         creates_variables: bool,
-    ) -> tuple[Trace, Any, HostCalls]:
+    ) -> Recorded:
         """Run the Python code in a trace; return the trace, outputs and host calls."""
         is_shared = self.distribution is not None
         with (
