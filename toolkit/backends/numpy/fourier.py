@@ -216,7 +216,7 @@ class _Transform:
             count: the number of results.
         """
         *batch, size = pair[0].spec.shape
-        *chirps, real_spectrum, imag_spectrum = self._chirps(size, count, n)
+        *chirps, real_spectrum, imag_spectrum = self._chirps(int(size), count, n)
         pair = self._multiply_complex("multiply", pair, (chirps[0], chirps[1]))
         length = real_spectrum.spec.shape[0]
         widths = ((0, 0),) * len(batch) + ((0, length - size),)
@@ -303,6 +303,7 @@ class _Transform:
     def _transform_last_axis(self, pair: Pair) -> Pair:
         """Return the transform along the last axis."""
         *batch, n = pair[0].spec.shape
+        n = int(n)  # it selects the algorithm, so a free extent is fixed
         if is_supported(n) and (n > _MAX_PRODUCT_LENGTH or pair[1] is not None):
             return self._bind_generated(pair, len(batch))
         a = 1 if n <= _MAX_PRODUCT_LENGTH else _largest_divisor(n)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from math import ceil, floor
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
@@ -222,6 +223,9 @@ class Extent:
     def __pos__(self) -> Extent:
         return self
 
+    def __invert__(self) -> Number:
+        return -self - 1
+
     def __abs__(self) -> Number:
         return -self if self < 0 else self
 
@@ -411,6 +415,26 @@ class Extent:
 
     def __float__(self) -> float:
         return float(self.domain.fix(self))
+
+    def __round__(self, digits: int | None = None) -> Number:
+        is_same = digits is None and not self.is_real
+        return self if is_same else round(self._number_type()(self), digits)
+
+    def __trunc__(self) -> Number:
+        return int(self) if self.is_real else self
+
+    def __floor__(self) -> Number:
+        return floor(float(self)) if self.is_real else self
+
+    def __ceil__(self) -> Number:
+        return ceil(float(self)) if self.is_real else self
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the fixed value, such as `bit_length`."""
+        kind = self._number_type()
+        if name.startswith("__") or not hasattr(kind, name):
+            raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}")
+        return getattr(kind(self), name)
 
     def __reduce__(self) -> tuple[type[int], tuple[int]]:
         return int, (int(self),)
