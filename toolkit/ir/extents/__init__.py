@@ -10,6 +10,7 @@ So a program with extents is valid for all values for which the conditions of it
 hold. This is the method of guards of dynamic shapes in tracing compilers.
 """
 
+from toolkit.ir.extents.conversions import fixed_texts, hashable_extents
 from toolkit.ir.extents.decisions import (
     are_always,
     at_example,
@@ -24,12 +25,7 @@ from toolkit.ir.extents.decisions import (
     upper_bound,
 )
 from toolkit.ir.extents.domain import Domain
-from toolkit.ir.extents.expressions import (
-    Extent,
-    fixed_texts,
-    hashable_extents,
-    value_of,
-)
+from toolkit.ir.extents.expressions import Extent, value_of
 
 __all__ = [
     "Domain",
