@@ -75,3 +75,32 @@ def test_a_use_of_the_length_has_the_value_of_each_call(name: str) -> None:
         x = np.ones((2, n), "float32")
         expected = np.float32(use((2, n)))
         np.testing.assert_allclose(function(x), x * expected, rtol=1e-6)
+
+
+# Uses of a length after the call in which an attribute has stored it.
+LATE_USES: dict[str, Callable[[Any], Any]] = {
+    "operand": lambda n: toolkit.ops.ones((2,)) * n,
+    "tensor": toolkit.ops.convert_to_tensor,
+    "operand of a function": lambda n: toolkit.function(lambda x: x * n)(np.ones(3)),
+    "sum": lambda n: toolkit.ops.ones((2,)) + (n + 1),
+    "int": int,
+    "comparison": lambda n: n > 8,
+    "range": range,
+    "shape": lambda n: toolkit.ops.ones([n]),
+}
+
+
+@pytest.mark.parametrize("name", LATE_USES)
+@pytest.mark.parametrize("is_fixed", [False, True])
+def test_a_length_has_no_value_after_its_call(name: str, is_fixed: bool) -> None:
+    stored: list[Any] = []
+
+    def store(x: Any) -> Any:
+        stored.append(x.shape[1])
+        return x * (int(x.shape[1]) if is_fixed else 2.0)
+
+    function = toolkit.function(store)
+    for n in (5, 7):
+        function(np.ones((2, n), "float32"))
+    with pytest.raises(RuntimeError, match=r"store int\(x\.shape\[1\]\)"):
+        LATE_USES[name](next(n for n in stored if type(n) is not int))

@@ -11,9 +11,9 @@ from toolkit.backends.registry import get_backend
 from toolkit.core.slices import scale_slices
 from toolkit.core.strings import StringTensor, as_array
 from toolkit.core.tensor import Tensor, backend, bind, state
-from toolkit.errors import DTypeError
+from toolkit.errors import DTypeError, TraceError
 from toolkit.ir import PRIMITIVES, Kind, Primitive, Spec, primitive
-from toolkit.ir.extents import Extent, value_of
+from toolkit.ir.extents import ENDED_EXTENT, Extent, value_of
 from toolkit.type_aliases import Array, TensorLike
 
 _SCALARS = (bool, int, float, complex)
@@ -52,7 +52,12 @@ def extent(number: int | float | Extent, dtype: str) -> Any:
 
     In a trace it is a constant that kernels read from memory, so that batches of all
     sizes use the same kernels.
+
+    Raises:
+        TraceError: it is an extent of a trace that has ended.
     """
+    if type(number) is Extent and (number.domain.is_sealed or state.trace is None):
+        raise TraceError(f"convert: {ENDED_EXTENT}")
     if state.trace is None:
         return number
     constant = Tensor(_scalar(value_of(number), dtype))

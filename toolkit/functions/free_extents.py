@@ -230,7 +230,8 @@ class FreeTraces:
             self._report(error)
             family.is_refused = True
             return False
-        domain.seal()
+        finally:
+            domain.seal()
         program = concrete.program
         if program.domain is not domain or program.code is None:
             family.is_refused = True

@@ -24,10 +24,11 @@ from toolkit.ir.extents.decisions import (
     smallest,
     upper_bound,
 )
-from toolkit.ir.extents.domain import Domain
+from toolkit.ir.extents.domain import ENDED_EXTENT, Domain
 from toolkit.ir.extents.expressions import Extent, value_of
 
 __all__ = [
+    "ENDED_EXTENT",
     "Domain",
     "Extent",
     "are_always",

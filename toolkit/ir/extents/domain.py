@@ -39,6 +39,11 @@ _OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
 }
 _FUNCTIONS = {"__builtins__": {}, "max": max, "min": min}
 
+ENDED_EXTENT = (
+    "an extent such as x.shape[1] is read after the trace in which it was stored; "
+    "store int(x.shape[1]), or read the shape in each call"
+)
+
 
 class Domain:
     """The free extents of a compilation, and the conditions of its result.
@@ -69,10 +74,8 @@ class Domain:
         self.is_sealed = True
 
     def _add_condition(self, text: str, result: bool) -> None:
-        if self.is_sealed and text not in self._conditions:
-            raise RuntimeError(
-                f"expected no condition after the compilation; received {text}"
-            )
+        if self.is_sealed:
+            raise RuntimeError(f"{ENDED_EXTENT} (a new condition is {text})")
         self._conditions[text] = result
 
     def _factor(self, value: int | float, low: float, high: float, text: str) -> Extent:
