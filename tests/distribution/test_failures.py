@@ -119,3 +119,23 @@ def test_error_that_a_rank_handles_ends_the_job(tmp_path, engine):
         assert "gradients of sequential/top" in process.errors
     else:
         assert "rank 1 raised ValueError: a mistake" in process.out
+
+
+def test_other_threads_do_not_change_the_position_of_an_error(tmp_path):
+    """A thread that writes a checkpoint is ahead of those of the other ranks."""
+    text = """
+how = "callback of all"
+copy = comm.world().duplicate()
+thread = threading.Thread(target=copy.barrier)
+if rank == 1:
+    thread.start()
+    while copy.record.count == 0:
+        time.sleep(0.01)
+reports = [error_of(train)[:2], error_of(comm.world().barrier)[:2]]
+if rank == 0:
+    thread.start()
+thread.join()
+tell(reports)
+"""
+    expected = [["ValueError", "a mistake"], ["none", ""]]
+    assert run(tmp_path, 2, "import threading\n" + BEGIN + text, "") == [expected] * 2

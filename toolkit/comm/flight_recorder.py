@@ -128,6 +128,7 @@ class GroupRecord:
 
     Attributes:
         is_of_device: whether a device runs the calls.
+        is_concurrent: whether another thread makes the calls, at any time.
         lost_rank: a lost rank for which the device waits.
     """
 
@@ -140,6 +141,7 @@ class GroupRecord:
     ) -> None:
         self.key = key
         self.is_of_device = is_of_device
+        self.is_concurrent = False
         self.lost_rank: int | None = None
         self._check = check
         self.members = list(members)

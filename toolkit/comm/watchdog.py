@@ -145,8 +145,12 @@ class Watchdog:
         return {"rank": self.rank, "ended": self.has_ended, **status}
 
     def _position(self) -> dict[str, int]:
-        """Return the number of calls of each group."""
-        return {key: record.count for key, record in list(self._records.items())}
+        """Return the number of calls of each group, without those of other threads.
+
+        A thread that writes a checkpoint is ahead or behind on each rank.
+        """
+        records = list(self._records.items())
+        return {key: x.count for key, x in records if not x.is_concurrent}
 
     def _watch(self) -> None:
         warning_delay = min(WARNING_DELAY, self.timeout)
@@ -394,7 +398,9 @@ class WatchedGroup:
             derived_group = self.wrapped_group.duplicate()
             members = self._exchange_members(derived_group)
         name = f"copy-{self._next_number()}"
-        return self._watch_derived(derived_group, name, members)
+        watched_group = self._watch_derived(derived_group, name, members)
+        watched_group.record.is_concurrent = True
+        return watched_group
 
     def check(self) -> None:
         """Raise an error if a rank is lost or has failed, without a call.
