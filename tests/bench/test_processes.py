@@ -6,6 +6,7 @@ from contextlib import closing
 
 import pytest
 
+from toolkit.bench.busy import busy_processes
 from toolkit.bench.processes import (
     CACHES,
     ENVIRONMENT_REQUEST,
@@ -13,7 +14,6 @@ from toolkit.bench.processes import (
     FreshWorker,
     Worker,
     WorkerCommand,
-    busy_processes,
     interleave_samples,
     thread_environment,
 )

@@ -9,14 +9,11 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from statistics import median
 from typing import Any, Protocol
-
-from toolkit.processes import clean_environment, python_command
 
 Answer = dict[str, Any]  # {"value": ...}, {"skipped": reason} or {"failed": reason}
 
@@ -35,25 +32,6 @@ CACHES = ("TOOLKIT_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "JAX_COMPILATION_CACHE
 def thread_environment(threads: int) -> dict[str, str]:
     """Return the variables that set the number of threads; 0 sets none."""
     return dict.fromkeys(THREADS, str(threads)) if threads else {}
-
-
-@contextmanager
-def busy_processes(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Run processes that only use a processor, while the context is active.
-
-    Args:
-        count: the number of processes.
-    """
-    command = python_command("toolkit.bench.busy:main")
-    with ExitStack() as stack:
-        yield [
-            stack.enter_context(
-                subprocess.Popen(
-                    command, env=clean_environment(), stdin=subprocess.PIPE
-                )
-            )
-            for _ in range(count)
-        ]
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 import toolkit
 from toolkit.bench import report
+from toolkit.bench.busy import busy_processes
 from toolkit.bench.measure import KINDS
 from toolkit.bench.processes import (
     ENVIRONMENT_REQUEST,
@@ -21,7 +22,6 @@ from toolkit.bench.processes import (
     SampleWorker,
     Worker,
     WorkerCommand,
-    busy_processes,
     interleave_samples,
     thread_environment,
 )
