@@ -130,8 +130,8 @@ from toolkit.backends.cupy.planning import Planner
 assert Planner("", 90).compute("no key") == b""
 """,
     "busy cores": """
-from toolkit.distribution.simulation import _load_cores
-with _load_cores(1):
+from toolkit.bench.busy import busy_processes
+with busy_processes(1):
     pass
 """,
     "the workers of the benchmark": """

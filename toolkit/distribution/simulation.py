@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import subprocess
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from toolkit.arguments import is_int
 from toolkit.backends.target import Target
+from toolkit.bench.busy import busy_processes
 from toolkit.comm import Group
 from toolkit.comm.slow_link import SlowGroup, with_simulated_link
 from toolkit.compiler.passes.simplify import share
@@ -27,7 +26,6 @@ from toolkit.errors import ArgumentError
 from toolkit.inspection.inspection import Inspection, Kernel
 from toolkit.ir import Kind
 from toolkit.pictures.curves import Curve, Panel, draw_curves
-from toolkit.processes import clean_environment, python_command
 
 if TYPE_CHECKING:
     from toolkit.pictures.picture import Picture
@@ -350,7 +348,7 @@ def _list_work(
 ) -> list[Work]:
     """Return the kernels and collectives in execution order."""
     if timing is None:
-        with _load_cores(num_peers):
+        with busy_processes(num_peers):
             inspection.measure()
     kernels = sorted(inspection.kernels, key=lambda k: min(k.moments, default=0))
     index_of = {node: i for i, k in enumerate(kernels) for node in k.nodes}
@@ -371,23 +369,3 @@ def _list_work(
         dependencies = tuple(sorted(j for j in source_indices if j < i))
         work.append(Work(seconds, dependencies, kind, nbytes))
     return work
-
-
-@contextmanager
-def _load_cores(count: int) -> Iterator[None]:
-    """Keep a number of other cores busy, as other ranks of a machine would."""
-    command = python_command("toolkit.distribution.cpu_load:run_load")
-    environment = clean_environment(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
-    pipe = subprocess.PIPE
-    processes = [
-        subprocess.Popen(command, env=environment, stdout=pipe) for _ in range(count)
-    ]
-    try:
-        for process in processes:
-            assert process.stdout is not None
-            process.stdout.readline()  # waits until it computes
-        yield
-    finally:
-        for process in processes:
-            process.kill()
-            process.communicate()
