@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from toolkit.backends.numpy.jit.processor import current
 from toolkit.ir import Graph
+from toolkit.ir.extents import value_of
 from toolkit.plans.operands import Operand
 
 # The contiguous axis of an operand: its lines, its terms, or neither. Lines are rows of
 # the left operand and columns of the right one.
 LINES, TERMS, STRIDED = "lines", "terms", "apart"
 # Right operands of up to this many times the bytes of the core's cache are packed once.
-MAX_PACKED_CACHES = 2
+_MAX_PACKED_CACHES = 2
+
+
+def is_small_packing(nbytes: int) -> bool:
+    """Return whether a packed right operand of these bytes is always cached."""
+    return value_of(nbytes) <= _MAX_PACKED_CACHES * current().cache_bytes
 
 
 def packing_of(line: int, term: int, itemsize: int) -> str:

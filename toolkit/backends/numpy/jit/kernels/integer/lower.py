@@ -23,8 +23,8 @@ from toolkit.backends.numpy.jit.kernels.gemm.amx import (
 )
 from toolkit.backends.numpy.jit.kernels.gemm.call_list import CallList, body_call
 from toolkit.backends.numpy.jit.kernels.gemm.problem import (
-    MAX_PACKED_CACHES,
     contiguous_factors,
+    is_small_packing,
 )
 from toolkit.backends.numpy.jit.kernels.gemm.tiled_product import (
     TiledNumbers,
@@ -182,8 +182,8 @@ class Lowering:
             nbytes: the bytes of the packing.
         """
         has_few_rows = value_of(self.rows) < _MIN_HIDING_ROWS
-        is_small = value_of(nbytes) <= MAX_PACKED_CACHES * current().cache_bytes
-        return has_few_rows or is_small or self.words.terms == WORD_BYTES
+        is_compact = self.words.terms == WORD_BYTES
+        return has_few_rows or is_compact or is_small_packing(nbytes)
 
     def _pack_panels(self) -> Reference:
         """Append the call that packs the panels, and return their destination."""

@@ -8,8 +8,8 @@ from math import prod
 
 from toolkit import dtypes
 from toolkit.backends.numpy.jit.kernels.gemm.problem import (
-    MAX_PACKED_CACHES,
     factor_indices,
+    is_small_packing,
     packing_of,
 )
 from toolkit.backends.numpy.jit.kernels.gemm.tiling import max_rows
@@ -194,8 +194,7 @@ class Problem:
         rows hide the packing: it took 3 to 8 % of the time of 32 to 128 rows and
         matrices of 9 to 16 MB, and half of the time of 4 rows.
         """
-        nbytes = value_of(self.columns * self.depth) * self.items[1]
-        if nbytes <= MAX_PACKED_CACHES * current().cache_bytes:
+        if is_small_packing(self.columns * self.depth * self.items[1]):
             return True
         return not self.is_row and value_of(self.rows) < _MIN_HIDING_ROWS
 
