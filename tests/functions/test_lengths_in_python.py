@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -14,14 +14,9 @@ import pytest
 
 import toolkit
 
+pytestmark = pytest.mark.usefixtures("free_extents")
+
 LENGTHS = (5, 7, 9, 12, 5, 40)
-
-
-@pytest.fixture(autouse=True)
-def permit_free_extents() -> Iterator[None]:
-    toolkit.config.set_free_extents(True)
-    yield
-    toolkit.config.set_free_extents(False)
 
 
 # Functions of a shape that return a number.

@@ -144,7 +144,7 @@ def test_programs_for_inspection_have_one_length() -> None:
     concrete = function.get_concrete_function(toolkit.ops.ones((3, 6)))
     assert concrete.graph.inputs[0].spec.shape == (3, 6)
     assert concrete(toolkit.ops.ones((3, 6))).tolist() == [12.0] * 3
-    assert "<extent" not in str(function.inspect(toolkit.ops.ones((3, 6))))
+    assert "extent" not in str(function.inspect(toolkit.ops.ones((3, 6))))
 
 
 def test_threads_call_one_program_with_several_lengths() -> None:

@@ -16,7 +16,7 @@ from toolkit.backends.target import Pass, Target
 from toolkit.compiler.fusion.fuse import fuse
 from toolkit.compiler.lowering import lower
 from toolkit.compiler.passes.branches import select_branches
-from toolkit.compiler.passes.extents import lift_extents
+from toolkit.compiler.passes.extents import lift_numbers
 from toolkit.compiler.passes.overlap import start_in_background, start_on_stream
 from toolkit.compiler.passes.pads import absorb_pads, join_pads
 from toolkit.compiler.passes.placement import assign_devices
@@ -61,7 +61,7 @@ def simplifying_passes(target: Target) -> tuple[Pass, ...]:
         fold,  # the constants that it created
         simplify,
         prune,
-        lift_extents,
+        lift_numbers,
         hoist,  # last: it adds copies that `simplify` would remove
     )
 

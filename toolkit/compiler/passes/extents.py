@@ -6,11 +6,11 @@ from toolkit.backends.target import Target
 from toolkit.ir import Graph, Kind, Node, Value
 
 
-def lift_extents(graph: Graph, target: Target) -> Graph:
+def lift_numbers(graph: Graph, target: Target) -> Graph:
     """Make the numbers that depend on free extents operands of loops and branches.
 
-    A program writes these numbers for each length, but not those of its bodies. The
-    last operands of a loop or a branch are inputs of all of its sub-graphs.
+    Only the outer program writes such numbers for each length. The last operands of a
+    loop or a branch are inputs of all of its sub-graphs.
     """
     return graph.replace(map(_lift, graph.nodes))
 

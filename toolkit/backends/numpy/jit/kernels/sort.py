@@ -170,7 +170,7 @@ def lower_searchsorted(
     if not is_known or not count or not all(e.is_contiguous for e in inputs):
         return None
     by_rows: tuple[Reference, ...] = (("in", 1), ("out", 0))
-    halvings = int(count - 1).bit_length()
+    halvings = (count - 1).bit_length()
     call = Call(
         Code(emit_searchsorted, dtype, node.attrs["side"]),
         (("in", 0), *by_rows),
@@ -255,7 +255,7 @@ def lower_sort(
     task = align_up(extent * lanes * dtypes.itemsize(x.dtype))
     groups = -(-columns // lanes)
     rows = x.size // (extent * columns) * groups
-    grain, rounds = partition(rows), int(extent - 1).bit_length()
+    grain, rounds = partition(rows), (extent - 1).bit_length()
     half = 1 << rounds >> 1
     call = Call(
         Code(emit_sort_rows, x.dtype, axis == x.ndim - 1),

@@ -265,7 +265,7 @@ class _Lowering:
         task_strips: int = -(-TASKS // self.spec.shape[0])
         work_strips = max(1, -(-work // _MIN_STRIP_WORK))
         # A power of two divides evenly among threads.
-        return min(task_strips, max_strips, 1 << (int(work_strips) - 1).bit_length())
+        return min(task_strips, max_strips, 1 << (work_strips - 1).bit_length())
 
     def _correlate(
         self,
