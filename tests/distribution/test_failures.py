@@ -122,7 +122,7 @@ def test_error_that_a_rank_handles_ends_the_job(tmp_path, engine):
 
 
 def test_other_threads_do_not_change_the_position_of_an_error(tmp_path):
-    """A thread that writes a checkpoint is ahead of those of the other ranks."""
+    """The writer thread of one rank makes a call before the other ranks."""
     text = """
 how = "callback of all"
 copy = comm.world().duplicate()

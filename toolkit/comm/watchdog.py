@@ -145,9 +145,9 @@ class Watchdog:
         return {"rank": self.rank, "ended": self.has_ended, **status}
 
     def _position(self) -> dict[str, int]:
-        """Return the number of calls of each group, without those of other threads.
+        """Return the number of calls of each group, except those of writer threads.
 
-        A thread that writes a checkpoint is ahead or behind on each rank.
+        Their calls have no fixed order relative to the calls of this thread.
         """
         records = list(self._records.items())
         return {key: x.count for key, x in records if not x.is_concurrent}
