@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from textwrap import dedent
 
 import numpy as np
 import pytest
 
 import toolkit
 from toolkit import layers, ops
+from toolkit.processes.threads import map_in_threads
 
 
 @pytest.fixture(autouse=True)
@@ -121,3 +124,67 @@ def _finish_training(model, x, y, expected):
     model.fit(x, y, batch_size=48, initial_epoch=1, epochs=3, verbose=0)
     weights = [v.numpy() for v in model.weights]
     return all(np.array_equal(a, b) for a, b in zip(weights, expected, strict=True))
+
+
+def test_threads_compute_after_the_main_thread_has_ended(tmp_path):
+    """`ThreadPoolExecutor` refuses that."""
+    script = """
+        import threading
+        import numpy as np
+        import toolkit as tk
+
+        def work():
+            threading.main_thread().join()
+            x = np.random.default_rng(0).random((64, 6), "float32")
+            data = tk.data.Dataset.from_tensor_slices((x, x[:, :1]))
+            data = data.map(lambda x, y: (x * 2, y), num_parallel_calls=2).batch(16)
+            model = tk.Sequential([tk.layers.Dense(20, "relu"), tk.layers.Dense(1)])
+            model.compile("adam", "mse")
+            print(len(model.fit(data.prefetch(2), epochs=2, verbose=0).epoch))
+            print(tk.ops.matmul(np.ones((600, 600)), np.ones((600, 600)))[0, 0].item())
+
+        threading.Thread(target=work).start()
+    """
+    environment = {**os.environ, "TOOLKIT_CACHE_DIR": str(tmp_path)}
+    process = subprocess.run(
+        [sys.executable, "-c", dedent(script)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (process.stdout, process.stderr) == ("2\n600.0\n", "")
+
+
+def test_map_in_threads_returns_results_in_order():
+    barrier = threading.Barrier(3)
+
+    def square(value):
+        barrier.wait(30)  # three threads run
+        return value * value
+
+    assert map_in_threads(square, range(9), 3) == [i * i for i in range(9)]
+    assert map_in_threads(square, [], 3) == []
+
+
+def test_map_in_threads_raises_the_error_of_a_thread_or_of_the_iterator():
+    def fail(value):
+        if value == 2:
+            raise KeyError(value)
+
+    def items():
+        yield 1
+        raise ValueError("an item")
+
+    with pytest.raises(KeyError):
+        map_in_threads(fail, range(5), 2)
+    with pytest.raises(ValueError, match="an item"):
+        map_in_threads(fail, items(), 2)
+
+
+def test_map_in_threads_needs_no_thread(monkeypatch):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert map_in_threads(lambda x: -x, range(4), 2) == [0, -1, -2, -3]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import queue
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 
 from tests.comm import ranks
 from toolkit.cli import mpirun
+from toolkit.comm import local
+from toolkit.comm.watchdog import Watchdog
 from toolkit.errors import LaunchError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -202,3 +205,16 @@ def test_data_of_different_lengths_is_refused_before_a_step(job, method):
     assert f"{name}: expected data of the same length and shapes" in process.stderr
     assert "32 samples" in process.stderr
     assert "on rank 0; 31 samples" in process.stderr
+
+
+def test_an_error_of_the_watchdog_ends_the_job(capsys):
+    """Without the watchdog, a stalled call would wait forever."""
+    ends = queue.SimpleQueue()
+    group = local.single()
+    watchdog = Watchdog(group, 600, lambda *arguments: ends.put(arguments))
+    record = watchdog.watch(group, "world", members=[7]).record  # not this rank
+    with record.record_call("barrier", 0):
+        reason, code = ends.get(timeout=60)
+    watchdog.close()
+    assert code == 1 and "watchdog of rank 0 has failed" in reason
+    assert "in _reason_of_deadlock" in capsys.readouterr().err

@@ -2,7 +2,10 @@
 
 import os
 import shutil
+import subprocess
+import sys
 from contextlib import nullcontext
+from textwrap import dedent
 
 import numpy as np
 import pytest
@@ -291,3 +294,58 @@ def test_a_resumed_run_prints_its_checkpoint(tmp_path, kind, capsys):
     (line,) = run(4)
     assert line.endswith("all 4 epochs are complete")
     assert run(4, verbose=0) == []
+
+
+def test_saves_end_after_the_error_of_all_ranks_has_ended_the_script(tmp_path):
+    """A rank writes its file when the main threads of all ranks have ended."""
+    text = """
+        import threading
+
+        fsync = os.fsync
+        def slow_fsync(file):
+            if rank == 1:
+                threading.main_thread().join()
+                time.sleep(1)
+            fsync(file)
+        os.fsync = slow_fsync
+
+        class Stop(tk.callbacks.Callback):
+            def on_train_batch_end(self, batch, logs=None):
+                if batch == 2:
+                    raise KeyError("stop")
+
+        distribution.set_distribution(distribution.DataParallel())
+        model = network()
+        model.build((None, 6))
+        x = np.ones((40, 6), "float32")
+        manager = distribution.CheckpointManager("saved", save_freq=2)
+        try:
+            model.fit(x, x[:, :1], 8, verbose=0, callbacks=[manager, Stop()])
+        except KeyError:
+            tell("stopped")
+    """
+    assert jobs.run(tmp_path, 2, text, errors="") == ["stopped"] * 2
+    assert Checkpoint.latest(tmp_path / "saved") is not None
+
+
+def test_an_error_of_a_save_that_no_call_raises_is_printed(tmp_path):
+    script = """
+        import sys
+        import toolkit as tk
+        from toolkit import distribution
+
+        model = tk.Sequential([tk.Input((2,)), tk.layers.Dense(1)])
+        checkpoint = distribution.Checkpoint(model)
+        for raises in (True, False):
+            checkpoint.save(sys.argv[1], wait=False)
+            try:
+                if raises:
+                    checkpoint.wait()
+            except tk.errors.UnwritableFileError:
+                print("raised")
+    """
+    (tmp_path / "saved").mkdir()
+    command = [sys.executable, "-c", dedent(script), str(tmp_path / "saved")]
+    process = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert process.stdout == "raised\n"
+    assert process.stderr.count("UnwritableFileError: cannot write") == 1

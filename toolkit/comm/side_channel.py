@@ -14,12 +14,12 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeAlias
 
 from toolkit.comm.authentication import Acceptor, authenticate
 from toolkit.comm.group import Group, exchange
 from toolkit.errors import CommunicationError
+from toolkit.processes.threads import map_in_threads
 
 # The result of `send_request` for a process that has ended.
 PROCESS_ENDED = "gone"
@@ -27,6 +27,7 @@ PROCESS_ENDED = "gone"
 REQUEST_TIMEOUT = 0.6
 _MAX_MESSAGE = 1 << 20  # bytes of a request or an answer
 _ATTEMPTS = 2  # retries for a rank that has too many connections
+_MAX_THREADS = 32  # for requests to several ranks
 
 # A request and its response as JSON values.
 Request: TypeAlias = dict[str, Any]
@@ -42,16 +43,6 @@ class Address(NamedTuple):
     secret: str
     machine: str
     pid: int
-
-
-def request_all(
-    send_request: Callable[[int], Response], ranks: Sequence[int]
-) -> dict[int, Response]:
-    """Return the answers of several ranks, requested in parallel."""
-    if not ranks:
-        return {}
-    with ThreadPoolExecutor(min(len(ranks), 32)) as pool:
-        return dict(zip(ranks, pool.map(send_request, ranks), strict=True))
 
 
 class SideChannel:
@@ -114,7 +105,10 @@ class SideChannel:
         self, ranks: Sequence[int], request: Request
     ) -> dict[int, Response]:
         """Return the answers of several ranks, requested in parallel."""
-        return request_all(lambda rank: self.send_request(rank, request), ranks)
+        responses = map_in_threads(
+            lambda rank: self.send_request(rank, request), ranks, _MAX_THREADS
+        )
+        return dict(zip(ranks, responses, strict=True))
 
     def close(self) -> None:
         """Stop answering."""

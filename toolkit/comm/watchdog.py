@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+import traceback
 from collections.abc import Callable, Sequence
 
 from toolkit.comm.flight_recorder import (
@@ -153,6 +154,17 @@ class Watchdog:
         return {key: x.count for key, x in records if not x.is_concurrent}
 
     def _watch(self) -> None:
+        try:
+            self._check_calls()
+        except Exception as error:
+            # Without this thread, a stalled call would wait forever.
+            if not self._closed.is_set():
+                traceback.print_exc()
+                reason = f"the watchdog of rank {self.rank} has failed: {error}"
+                self._abort_job(reason, FAILED_EXIT_CODE)
+
+    def _check_calls(self) -> None:
+        """Check the current calls of all groups until `close`."""
         warning_delay = min(WARNING_DELAY, self.timeout)
         while not self._closed.wait(min(0.2, warning_delay / 5)):
             self.failures.update()

@@ -8,9 +8,12 @@ absent.
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import sys
 import threading
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,6 +35,7 @@ from toolkit.errors import (
     CommunicationError,
     ModelFileError,
     NotBuiltError,
+    RankLostError,
     UnwritableFileError,
 )
 from toolkit.files.staging import Stage, describe_write_error, remove_stale_stages
@@ -240,8 +244,7 @@ class Checkpoint:
         save = self._saves[0]
         save.join()
         del self._saves[0]
-        if save.error is not None:
-            raise save.error
+        save.raise_error()
 
     def _take_buffer(self, nbytes: int) -> Any:
         """Return a free buffer, reused if it is large enough."""
@@ -290,7 +293,7 @@ class _SaveThread(threading.Thread):
         self, work: Callable[[], None], previous: Sequence[_SaveThread]
     ) -> None:
         super().__init__(name="checkpoint")
-        self.error: BaseException | None = None
+        self._error: BaseException | None = None
         self._work, self._previous = work, previous
         self.start()
 
@@ -301,8 +304,24 @@ class _SaveThread(threading.Thread):
         self._previous = ()
         try:
             self._work()
-        except BaseException as error:  # raised by the waiting thread
-            self.error = error
+        except BaseException as error:
+            self._error = error
+            atexit.register(self._report_error)
+
+    def raise_error(self) -> None:
+        """Raise the error of the save that has ended, if it failed."""
+        if self._error is not None:
+            atexit.unregister(self._report_error)
+            raise self._error
+
+    def _report_error(self) -> None:
+        """Print the error at the end of the process: no call has raised it.
+
+        After the loss of a rank, `fit` has continued from another checkpoint.
+        """
+        if not isinstance(self._error, RankLostError):
+            print("Checkpoint: a save has failed:", file=sys.stderr)
+            traceback.print_exception(self._error)
 
 
 def wait_for_saves() -> None:

@@ -1,4 +1,4 @@
-"""Child processes: how the package starts them, and which files they may use.
+"""Child processes and threads: how the package starts them, and trusted files.
 
 A child never imports a module or runs a program only because it is in the current
 folder. `docs/guides/processes.md` lists every kind of child and the files it trusts.

@@ -32,6 +32,7 @@ NO_TEXT = {
     "thread_state",
     "errors",
     "console/progress",
+    "processes/threads",
     "backends/disk_cache",
     "backends/target",
     "definitions/namespaces",

@@ -8,13 +8,15 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 Array = Any
 Task = Callable[[], object]
@@ -192,7 +194,16 @@ class _Pool:
 
     def reset(self) -> None:
         """Drop all threads: after a fork, only the calling thread exists."""
-        self.executor = ThreadPoolExecutor(_MAX_TILES, "toolkit-product")
+        self._executor: ThreadPoolExecutor | None = None
+
+    def submit(self, *call: Any) -> Future[object]:
+        """Start a call; raise RuntimeError after the end of the main thread."""
+        if self._executor is None:
+            # After the end of the main thread, the import raises the error.
+            from concurrent.futures import ThreadPoolExecutor
+
+            self._executor = ThreadPoolExecutor(_MAX_TILES, "toolkit-product")
+        return self._executor.submit(*call)
 
 
 _pool = _Pool()
@@ -222,5 +233,5 @@ def _start_helpers(work: Task, count: int) -> list[Future[object]]:
     with suppress(RuntimeError):
         for _ in range(count):
             # The context of the calling thread disables the warnings of NumPy.
-            futures.append(_pool.executor.submit(copy_context().run, work))
+            futures.append(_pool.submit(copy_context().run, work))
     return futures

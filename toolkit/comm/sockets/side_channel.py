@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from itertools import count
 
@@ -12,7 +13,6 @@ from toolkit.comm.side_channel import (
     Handler,
     Request,
     Response,
-    request_all,
 )
 from toolkit.comm.sockets.group import SocketGroup
 from toolkit.comm.sockets.node import REQUEST
@@ -42,21 +42,34 @@ class SocketSideChannel:
         self, rank: int, request: Request, timeout: float = REQUEST_TIMEOUT
     ) -> Response:
         """See `SideChannel.send_request`."""
-        process, number = self._members[rank], next(self._numbers)
-        content = json.dumps(request).encode()
-        self._node.send(process, REQUEST, self._channel, number, len(content), content)
-        message = self._node.inbox.wait_for(self._channel, process, number, timeout)
-        if message is not None:
-            return json.loads(message.content.tobytes())
-        return PROCESS_ENDED if process in self._node.inbox.lost_processes else None
+        return self._receive(rank, self._send(rank, request), timeout)
 
     def send_requests(
         self, ranks: Sequence[int], request: Request
     ) -> dict[int, Response]:
         """Return the answers of several ranks, requested in parallel."""
-        return request_all(lambda rank: self.send_request(rank, request), ranks)
+        numbers = [self._send(rank, request) for rank in ranks]
+        end = time.monotonic() + REQUEST_TIMEOUT
+        return {
+            rank: self._receive(rank, number, end - time.monotonic())
+            for rank, number in zip(ranks, numbers, strict=True)
+        }
 
     def close(self) -> None:
         """Stop answering."""
         self._node.handlers.pop(self._channel, None)
         self._node.inbox.close(self._channel)
+
+    def _send(self, rank: int, request: Request) -> int:
+        """Send a request without a wait, and return its number."""
+        process, number = self._members[rank], next(self._numbers)
+        content = json.dumps(request).encode()
+        self._node.send(process, REQUEST, self._channel, number, len(content), content)
+        return number
+
+    def _receive(self, rank: int, number: int, timeout: float) -> Response:
+        process, inbox = self._members[rank], self._node.inbox
+        message = inbox.wait_for(self._channel, process, number, timeout)
+        if message is not None:
+            return json.loads(message.content.tobytes())
+        return PROCESS_ENDED if process in inbox.lost_processes else None

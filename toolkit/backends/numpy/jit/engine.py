@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import repeat
 from pathlib import Path
 from threading import local
 from typing import Any
@@ -18,6 +17,7 @@ from toolkit.backends import disk_cache
 from toolkit.backends.numpy.jit import llvm
 from toolkit.backends.numpy.jit.processor import Processor, current
 from toolkit.console.progress import Stage, stage
+from toolkit.processes.threads import map_in_threads
 
 # The version of the cache; increase it if the meaning of cached data changes.
 FORMAT = "4"
@@ -84,13 +84,10 @@ def _compile_all(
     """Compile modules in parallel, while this thread generates the next text."""
     threads = min(count, settings.num_threads())
     with stage("kernels", count) as progress:
-        texts, targets = _report_progress(sources, progress), repeat(processor)
+        texts = _report_progress(sources, progress)
         if threads < 2:
-            return list(map(_compile, texts, targets))
-        from concurrent.futures import ThreadPoolExecutor
-
-        with ThreadPoolExecutor(threads) as pool:
-            return list(pool.map(_compile, texts, targets))
+            return [_compile(text, processor) for text in texts]
+        return map_in_threads(lambda text: _compile(text, processor), texts, threads)
 
 
 def _report_progress(sources: Iterator[str], progress: Stage) -> Iterator[str]:
