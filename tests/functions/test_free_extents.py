@@ -237,6 +237,17 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
         lambda x: ops.matmul(ops.average_pool(x, 2), W),
         (4, -1, 24),
     ),
+    "repetitions": (
+        lambda x: (
+            ops.repeat(x[:, :1], x.shape[1], axis=1)
+            - ops.tile(x[0, :1], (x.shape[1], 1))
+        ),
+        (3, -1, 24),
+    ),
+    "identity": (
+        lambda x: ops.matmul(ops.eye(x.shape[1]) + ops.tri(x.shape[1], k=1), x),
+        (3, -1, 24),
+    ),
     "chunks": (lambda x: ops.mean(chunks(x), axis=2), (5, -1, 16)),
     "convolution of images": (
         lambda x: ops.conv(images(x), KERNEL, 1, "same"),
@@ -326,6 +337,7 @@ FREE = [
     *("average of distant windows", "maximum of distant windows"),
     *("convolution of distant windows", "convolution of channels"),
     *("maximum of windows, repeated", "products of parts of a batch"),
+    *("repetitions", "identity"),
 ]
 
 
@@ -337,6 +349,21 @@ def test_two_compilations_compute_all_lengths(name: str) -> None:
     for n in (53, 33, 44, 25, 61, 40, 70, 21, 75, 67, 27, 19):
         compiled(ops.convert_to_tensor(of_length(n, *shape)))
     assert compiled.trace_count == (3 if shape[0] == -1 else 2)
+
+
+@pytest.mark.filterwarnings("error:.*is traced for")
+def test_short_lengths_have_a_free_trace_too() -> None:
+    """Products of up to 16 rows have other kernels, which longer examples exclude."""
+    function = toolkit.function(
+        lambda x: ops.matmul(ops.matmul(x, ops.swapaxes(x, 1, 2)), x)
+    )
+    counts = []
+    for n in (9, 12, 10, 11, 7, 13, 8, 40, 33, 52, 13, 30, 9):
+        x = of_length(n, 3, -1, 24)
+        expected = x.astype("float64") @ x.swapaxes(1, 2) @ x
+        np.testing.assert_allclose(function(x), expected, rtol=1e-4, atol=1e-3)
+        counts.append(function.trace_count)
+    assert counts[1] == counts[6] and counts[7] == counts[-1]
 
 
 def test_products_over_a_computed_extent_have_one_part() -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
-from math import isqrt
 from typing import Any, TypeAlias, TypeVar
 
 from toolkit import settings
@@ -22,6 +21,7 @@ from toolkit.errors import HostCallError
 from toolkit.functions.concrete_function import ConcreteFunction
 from toolkit.ir import Spec
 from toolkit.ir.extents import Domain
+from toolkit.ir.extents.domain import is_prime
 
 # The key of a trace: the structure, the static leaves and specs, the location, and the
 # specs of the results of host calls.
@@ -41,6 +41,8 @@ _LEADING_VALUES = 3
 _MAX_TRACES = 12
 _MIN_LIMIT = 16
 _MAX_FAILURES = 2
+# Traces for one signature, with smaller limits from the second one on.
+_MAX_ATTEMPTS = 2
 _MAX_FAMILIES = 64
 # More values of one extent do not change the decision.
 _MAX_SIGNATURES = 16
@@ -205,18 +207,49 @@ class FreeTraces:
             _limits_of([e[i] for e in family.signatures], _least_offset(symbols, index))
             for index, i in enumerate(positions)
         ]
-        if any(free.covers(extents) for free in family.traces):
-            # Its conditions exclude these values; they may hold for smaller limits.
-            limits = [
-                (low, _next_prime(extents[i]))
-                for i, (low, _) in zip(positions, limits, strict=True)
-            ]
+        values = [extents[i] for i in positions]
+        for earlier in family.traces:
+            if earlier.symbols == symbols and earlier.covers(extents):
+                # Its conditions exclude these values; they may hold for smaller limits.
+                limits = earlier.domain.restrict(values) or [
+                    (low, _next_prime(n))
+                    for n, (low, _) in zip(values, limits, strict=True)
+                ]
         if any(
             n < 2
             for n, symbol in zip(extents, symbols, strict=True)
             if symbol is not None
         ):
             return False
+        for _ in range(_MAX_ATTEMPTS):
+            free = self._trace(key, extents, symbols, limits, trace)
+            if free is None or free.values(extents) is not None:
+                break
+            # A condition excludes these values, for example because the compiler
+            # selects another kernel for short rows.
+            restricted = free.domain.restrict(values)
+            if restricted is None or restricted == limits:
+                break
+            limits = restricted
+        if free is None:
+            family.is_refused = True
+            return False
+        if free.values(extents) is None:
+            family.failures += 1
+            family.is_refused = family.failures >= _MAX_FAILURES
+            return False
+        family.traces.append(free)
+        return True
+
+    def _trace(
+        self,
+        key: Key,
+        extents: Extents,
+        symbols: Symbols,
+        limits: list[tuple[int, int]],
+        trace: Callable[[Key], ConcreteFunction],
+    ) -> FreeTrace | None:
+        """Return a trace with free extents in some limits, or None if there is none."""
         domain = Domain(limits)
         try:
             concrete = trace(_with_symbols(key, symbols, domain))
@@ -224,31 +257,22 @@ class FreeTraces:
                 concrete.executable.bind()
         except (UntraceableError, HostCallError) as error:
             _LOG.debug("no trace with free extents: %r", error.__cause__ or error)
-            family.is_refused = True
-            return False
+            return None
         except Exception as error:
             self._report(error)
-            family.is_refused = True
-            return False
+            return None
         finally:
             domain.seal()
         program = concrete.program
         if program.domain is not domain or program.code is None:
-            family.is_refused = True
             names = [
                 program.graph.nodes[segment.members[0]].op.name
                 for segment in program.segments
                 if segment.code is None and not program.is_view(segment.members[0])
             ]
             _LOG.debug("no trace with free extents: no code for %s", names)
-            return False
-        free = FreeTrace(domain, symbols, extents, concrete)
-        if free.values(extents) is None:
-            family.failures += 1
-            family.is_refused = family.failures >= _MAX_FAILURES
-            return False
-        family.traces.append(free)
-        return True
+            return None
+        return FreeTrace(domain, symbols, extents, concrete)
 
 
 def _from_traces(family: _Family, extents: Extents) -> ConcreteFunction | None:
@@ -338,7 +362,7 @@ def _limits_of(values: list[int], offset: int) -> tuple[int, int]:
 
 def _next_prime(number: int) -> int:
     """Return the smallest prime number from a number on."""
-    while any(number % k == 0 for k in range(2, isqrt(number) + 1)):
+    while not is_prime(number):
         number += 1
     return number
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from toolkit.arguments import is_int
 from toolkit.core.convert import convert, operands
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
+from toolkit.ir.extents import Extent
 from toolkit.ops.checks import extents_of, known_values, normalize_axis
 from toolkit.ops.creation import arange, zeros
 from toolkit.ops.index import as_indices, gather_p
@@ -61,19 +62,25 @@ def repeat(x: TensorLike, repeats: Any, axis: int | None = None) -> Tensor:
         x, axis = reshape(x, (x.size,)), 0
     axis = normalize_axis("repeat", axis, x.ndim)
     n = x.shape[axis]
+    if isinstance(repeats, Extent):
+        return _repeat_all(x, cast(int, repeats), axis)
     advice = "pass `repeats` as Python integers"
     counts = known_values("repeat", as_indices("repeat", repeats), advice)
     if counts.size == 1:
-        wide = expand_dims(x, axis + 1)
-        count = int(counts.reshape(()))
-        wide = broadcast_to(wide, (*x.shape[: axis + 1], count, *x.shape[axis + 1 :]))
-        return reshape(wide, (*x.shape[:axis], n * count, *x.shape[axis + 1 :]))
+        return _repeat_all(x, int(counts.reshape(())), axis)
     if counts.shape != (n,):
         raise ShapeError(
             f"repeat: expected one number or {n}; received shape {counts.shape}"
         )
     sources = convert(np.repeat(np.arange(n, dtype="int32"), counts))
     return bind(gather_p, x, sources, axis=axis)
+
+
+def _repeat_all(x: Tensor, count: int, axis: int) -> Tensor:
+    """Repeat all elements along an axis equally often."""
+    outer, n, inner = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
+    wide = broadcast_to(expand_dims(x, axis + 1), (*outer, n, count, *inner))
+    return reshape(wide, (*outer, n * count, *inner))
 
 
 @operation

@@ -29,7 +29,12 @@ def extents_of(shape: Any) -> Shape:
     """Return a shape as a tuple of integers; it may be a tensor, or contain tensors."""
     if hasattr(shape, "__array__"):
         shape = np.asarray(shape).tolist()
-    return (int(shape),) if is_int(shape) else tuple(map(_extent, shape))
+    return (_extent(shape),) if is_int(shape) else tuple(map(_extent, shape))
+
+
+def extent_of(n: Any) -> int:
+    """Return an extent as an integer; a free extent stays free."""
+    return cast(int, n) if isinstance(n, Extent) else index(n)
 
 
 def _extent(n: Any) -> int:

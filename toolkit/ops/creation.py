@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-from operator import index
 from typing import Any
 
 from toolkit import dtypes
@@ -12,7 +11,7 @@ from toolkit.core.operation_replays import replayed
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ShapeError
 from toolkit.ir.extents import has_extent, range_length, upper_bound
-from toolkit.ops.checks import broadcast_shapes, extents_of
+from toolkit.ops.checks import broadcast_shapes, extent_of, extents_of
 from toolkit.ops.elementwise import floor, less_equal, where, zero_like
 from toolkit.ops.ranges import index_range
 from toolkit.ops.shape import (
@@ -391,8 +390,8 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Tensor:
         [[0. 1. 0.]
          [0. 0. 1.]]
     """
-    N = index(N)
-    M = N if M is None else index(M)
+    N = extent_of(N)
+    M = N if M is None else extent_of(M)
     rows = reshape(arange(N, dtype="int32"), (N, 1))
     columns = reshape(arange(M, dtype="int32"), (1, M))
     return convert(rows + k == columns, dtypes.standardize(dtype))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from math import inf
+from math import inf, isqrt
 from typing import Any, cast
 
 from toolkit.ir.extents.expressions import (
@@ -179,6 +179,38 @@ class Domain:
         except ArithmeticError:  # an extent of 0 where the conditions do not hold
             return False
 
+    def restrict(self, values: Sequence[int]) -> list[tuple[int, int]] | None:
+        """Return limits in which the conditions probably hold for these extents.
+
+        The highest values are prime numbers, for which each condition has the same
+        result as for `values`. None: an extent is fixed, or there are no such limits.
+
+        Args:
+            values: free extents for which a condition does not hold.
+        """
+        results = self._function(f"({', '.join(self._conditions)},)")
+        try:
+            expected = cast(tuple[bool, ...], results(*values))
+            if any(
+                " == " in text and wanted and not found
+                for (text, wanted), found in zip(
+                    self._conditions.items(), expected, strict=True
+                )
+            ):
+                return None
+            limits = []
+            for i, (low, high) in enumerate(self.limits):
+                for n in range(high, values[i] - 1, -1):
+                    others = (*values[:i], n, *values[i + 1 :])
+                    if is_prime(n) and results(*others) == expected:
+                        limits.append((min(low, values[i]), n))
+                        break
+                else:
+                    return None
+        except ArithmeticError:
+            return None
+        return limits
+
     def evaluator(
         self, extents: Sequence[object]
     ) -> Callable[..., tuple[int | float, ...]]:
@@ -199,6 +231,11 @@ class Domain:
         exec(compile(source, "<extents>", "exec"), dict(_FUNCTIONS), scope)
         function: Callable[..., object] = scope["evaluate"]
         return function
+
+
+def is_prime(number: int) -> bool:
+    """Return whether a number of at least 2 is a prime number."""
+    return all(number % k for k in range(2, isqrt(number) + 1))
 
 
 def _key_of(x: object) -> object:
