@@ -29,12 +29,12 @@ collect_ignore = ["tests/outside.py"]
 
 
 @pytest.fixture
-def free_extents():
-    """Permit programs with free extents; restore the setting after the test."""
+def no_free_extents():
+    """Compile each length and each batch size; restore the setting after the test."""
     import toolkit
 
     previous = toolkit.config.free_extents()
-    toolkit.config.set_free_extents(True)
+    toolkit.config.set_free_extents(False)
     yield
     toolkit.config.set_free_extents(previous)
 

@@ -240,7 +240,8 @@ def test_warnings_name_the_users_line():
         for path, tree in sources().items()
         for node in ast.walk(tree)
         if path != "console/frames.py" and isinstance(node, ast.Attribute)
-        if node.attr.startswith("warn") and ast.unparse(node).startswith("warnings.warn")
+        if node.attr.startswith("warn")
+        and ast.unparse(node).startswith("warnings.warn")
     ]
     assert not wrong, "\n".join(wrong)
 

@@ -135,7 +135,7 @@ values: _Values = _Values(
         "flash_attention": None,
         "matmul_precision": environment("MATMUL_PRECISION", "strict"),
         "autotune": environment("AUTOTUNE") == "on",
-        "free_extents": environment("FREE_EXTENTS") == "on",
+        "free_extents": environment("FREE_EXTENTS") != "off",
         "threads": None,
         "logical_devices": {"cpu": 1},
         "interactive_logging": True,
@@ -388,7 +388,7 @@ def set_autotune(enabled: bool) -> None:
 
 
 def free_extents() -> bool:
-    """Return whether one program may compute many lengths, False unless set.
+    """Return whether one program may compute many lengths, True unless set.
 
     Returns:
         A boolean.
@@ -396,7 +396,7 @@ def free_extents() -> bool:
     Example:
         >>> import toolkit
         >>> toolkit.config.free_extents()
-        False
+        True
     """
     return values["free_extents"]
 
@@ -410,20 +410,20 @@ def set_free_extents(enabled: bool) -> None:
     order than those of a program for one length, so the last bits of results can
     differ. Programs on GPUs and in jobs of several processes have no free extents.
 
-    This is experimental. In a trace an extent such as `x.shape[1]` is an object with
-    the arithmetic of integers, and no `int`: `type(x.shape[1]) is int` is False, and
-    code that stores it as an attribute must not read it after the call.
+    In a trace with free extents, an extent such as `x.shape[1]` is an object with the
+    arithmetic of integers, and no `int`: `type(x.shape[1]) is int` is False, and code
+    that stores it as an attribute must not read it after the call.
 
     Args:
-        enabled: False by default; TOOLKIT_FREE_EXTENTS=on also enables it. It applies
+        enabled: True by default; TOOLKIT_FREE_EXTENTS=off also disables it. It applies
             to the next compilations.
 
     Example:
         >>> import toolkit
-        >>> toolkit.config.set_free_extents(True)
-        >>> toolkit.config.free_extents()
-        True
         >>> toolkit.config.set_free_extents(False)
+        >>> toolkit.config.free_extents()
+        False
+        >>> toolkit.config.set_free_extents(True)
     """
     if not isinstance(enabled, bool):
         raise ArgumentError(

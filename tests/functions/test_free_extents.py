@@ -14,8 +14,6 @@ from toolkit.core.trace import Trace
 from toolkit.functions.function import Function
 from toolkit.ir.extents import has_extent
 
-pytestmark = pytest.mark.usefixtures("free_extents")
-
 # Lengths around vectors, tiles and limits of compilations, in an order in which most
 # are computed by a program that a longer or shorter one has caused.
 LENGTHS = (9, 33, 64, 12, 17, 16, 15, 7, 31, 32, 65, 48, 8, 5, 127, 130, 3, 2, 100, 66)

@@ -24,8 +24,6 @@ from tests.ops.table import Sample
 from toolkit import ops, tree
 from toolkit.errors import ToolkitError
 
-pytestmark = pytest.mark.usefixtures("free_extents")
-
 TABLES = {
     "contract": samples_contract,
     "elementwise": samples_elementwise,

@@ -400,6 +400,7 @@ def test_copies_of_functions_start_without_traces():
     assert float(other(4)) == 8.0
 
 
+@pytest.mark.usefixtures("no_free_extents")
 def test_least_recently_used_program_is_removed():
     double = toolkit.function(lambda x: x * 2.0)
     for n in range(1, MAX_PROGRAMS + 20):

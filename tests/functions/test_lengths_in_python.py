@@ -14,8 +14,6 @@ import pytest
 
 import toolkit
 
-pytestmark = pytest.mark.usefixtures("free_extents")
-
 LENGTHS = (5, 7, 9, 12, 5, 40)
 
 

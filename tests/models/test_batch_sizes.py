@@ -145,6 +145,7 @@ def test_row_has_the_same_bits_in_all_batch_sizes(name):
 
 @pytest.mark.parametrize("name", ["mlp", "cnn"])
 @pytest.mark.one_in(2)
+@pytest.mark.usefixtures("no_free_extents")
 def test_64_batch_sizes_compile_no_more_than_the_first_few(compiled, name):
     run = fitting(name)
     for size in FIRST:

@@ -12,8 +12,6 @@ import pytest
 import toolkit
 from toolkit import layers
 
-pytestmark = pytest.mark.usefixtures("free_extents")
-
 LENGTHS = (19, 31, 40, 64, 25, 33, 48, 22, 61, 30, 37, 63, 32, 26, 57, 50)
 
 
@@ -87,6 +85,7 @@ def train(model: str, free: bool) -> tuple[list[float], list[Any]]:
 
 
 @pytest.mark.filterwarnings("ignore:.*is traced for")
+@pytest.mark.usefixtures("no_free_extents")  # restores the setting
 @pytest.mark.parametrize("model", NAMES)
 def test_losses_and_weights_are_those_of_one_program_for_each_length(
     model: str,
@@ -129,8 +128,8 @@ def test_batch_sizes_share_one_program_from_the_third_on() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*is traced for")
+@pytest.mark.usefixtures("no_free_extents")
 def test_without_free_extents_each_length_is_compiled() -> None:
-    toolkit.config.set_free_extents(False)
     function = toolkit.function(lambda x: x * 2.0)
     for n in (8, 5, 7, 6, 3):
         function(toolkit.ops.ones((3, n)))
