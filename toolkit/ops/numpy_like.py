@@ -163,7 +163,7 @@ def signbit(x: TensorLike) -> Tensor:
         x: numbers of any shape.
 
     Returns:
-        A boolean tensor with the shape of `x`. It is false for NaN.
+        A boolean tensor with the shape of `x`: the sign bit, also of NaN.
 
     Example:
         >>> from toolkit import ops

@@ -31,7 +31,10 @@ REFUSED = {
         ),
         *("solve_triangular-", "image.perspective_transform-"),
     ),
-    "only in opset 26": ("nextafter-", "view-3x4,uint32", "view-3x4,uint16"),
+    "only in opset 26": (
+        *("nextafter-", "view-3x4,uint32", "view-3x4,uint16", "signbit-7$"),
+        "ldexp-",
+    ),
     "the shape of the result depends on values": (
         *("nonzero-", "where-3x4$", "unique-3x4", "unique-4-return_index"),
         *("bincount-4$", "get_item-3x4x5,3x4", "get_item-5,5"),
