@@ -364,6 +364,15 @@ def test_short_lengths_have_a_free_trace_too() -> None:
     assert counts[1] == counts[6] and counts[7] == counts[-1]
 
 
+@pytest.mark.filterwarnings("error:.*is traced for")
+def test_examples_are_no_longer_than_a_table_of_positions() -> None:
+    table = ops.convert_to_tensor(of_length(1, 110, 24))
+    function = toolkit.function(lambda x: x + table[: x.shape[1]])
+    for n in (60, 90, 100, 70, 103, 61, 99, 80, 95):
+        x = of_length(n, 3, -1, 24)
+        assert np.array_equal(function(x), x + table.numpy()[:n])
+
+
 def test_products_over_a_computed_extent_have_one_part() -> None:
     """Bounds of the computed batch size permit more parts than it has."""
 

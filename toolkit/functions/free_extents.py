@@ -221,8 +221,19 @@ class FreeTraces:
             if symbol is not None
         ):
             return False
+        longest = [max(e[i] for e in family.signatures) for i in positions]
+        free: FreeTrace | None = None
         for _ in range(_MAX_ATTEMPTS):
-            free = self._trace(key, extents, symbols, limits, trace)
+            try:
+                free = self._trace(key, extents, symbols, limits, trace)
+            except (UntraceableError, MemoryError) as error:
+                _LOG.debug("no trace with free extents: %r", error.__cause__ or error)
+                # The example can be too long, for example for a table of positions.
+                limits = [
+                    (low, _next_prime(n))
+                    for n, (low, _) in zip(longest, limits, strict=True)
+                ]
+                continue
             if free is None or free.values(extents) is not None:
                 break
             # A condition excludes these values, for example because the compiler
@@ -249,14 +260,21 @@ class FreeTraces:
         limits: list[tuple[int, int]],
         trace: Callable[[Key], ConcreteFunction],
     ) -> FreeTrace | None:
-        """Return a trace with free extents in some limits, or None if there is none."""
+        """Return a trace with free extents in some limits, or None if there is none.
+
+        Raises:
+            UntraceableError: the code of the user rejects the example.
+            MemoryError: the memory for the longest example is too large.
+        """
         domain = Domain(limits)
         try:
             concrete = trace(_with_symbols(key, symbols, domain))
             if concrete.program.code is not None:
                 concrete.executable.bind()
-        except (UntraceableError, HostCallError) as error:
-            _LOG.debug("no trace with free extents: %r", error.__cause__ or error)
+        except (UntraceableError, MemoryError):
+            raise
+        except HostCallError as error:
+            _LOG.debug("no trace with free extents: %r", error)
             return None
         except Exception as error:
             self._report(error)
