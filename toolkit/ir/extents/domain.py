@@ -188,7 +188,8 @@ class Domain:
         Args:
             values: free extents for which a condition does not hold.
         """
-        results = self._function(f"({', '.join(self._conditions)},)")
+        texts = [f"{text}, " for text in self._conditions]
+        results = self._function(f"({''.join(texts)})")
         try:
             expected = cast(tuple[bool, ...], results(*values))
             if any(
