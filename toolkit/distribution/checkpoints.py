@@ -124,7 +124,8 @@ class Checkpoint:
             wait: whether to return only when the checkpoint is on disk. If not, a
                 thread writes a copy of the state. Two saves can be in progress; a third
                 waits for the first. A failure is raised by the second `save` after it,
-                by `wait` or by `restore`. Later saves reuse the memory of the copies.
+                by `wait` or by `restore`; without such a call, the process prints it
+                at its end. Later saves reuse the memory of the copies.
 
         Raises:
             UnwritableFileError: any of the processes cannot write it.

@@ -211,17 +211,13 @@ class FreeTraces:
         for earlier in family.traces:
             if earlier.symbols == symbols and earlier.covers(extents):
                 # Its conditions exclude these values; they may hold for smaller limits.
-                limits = earlier.domain.restrict(values) or [
-                    (low, _next_prime(n))
-                    for n, (low, _) in zip(values, limits, strict=True)
-                ]
+                limits = earlier.domain.restrict(values) or _shorten(limits, values)
         if any(
             n < 2
             for n, symbol in zip(extents, symbols, strict=True)
             if symbol is not None
         ):
             return False
-        longest = [max(e[i] for e in family.signatures) for i in positions]
         free: FreeTrace | None = None
         for _ in range(_MAX_ATTEMPTS):
             try:
@@ -229,10 +225,8 @@ class FreeTraces:
             except (UntraceableError, MemoryError) as error:
                 _LOG.debug("no trace with free extents: %r", error.__cause__ or error)
                 # The example can be too long, for example for a table of positions.
-                limits = [
-                    (low, _next_prime(n))
-                    for n, (low, _) in zip(longest, limits, strict=True)
-                ]
+                longest = [max(e[i] for e in family.signatures) for i in positions]
+                limits = _shorten(limits, longest)
                 continue
             if free is None or free.values(extents) is not None:
                 break
@@ -376,6 +370,14 @@ def _limits_of(values: list[int], offset: int) -> tuple[int, int]:
     """
     high = max(_MIN_LIMIT, 1 << (max(values) * 3 // 2 - 1).bit_length())
     return max(2 - offset, min(values) // 2), _next_prime(high)
+
+
+def _shorten(limits: list[tuple[int, int]], values: list[int]) -> list[tuple[int, int]]:
+    """Return limits whose examples are the smallest that permit these values."""
+    return [
+        (low, _next_prime(value))
+        for (low, _), value in zip(limits, values, strict=True)
+    ]
 
 
 def _next_prime(number: int) -> int:
