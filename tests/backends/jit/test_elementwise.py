@@ -153,6 +153,39 @@ def test_functions(function, dtype):
     check(function, np.concatenate([special, normal(100)]).astype(dtype))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_frequent_functions_have_equal_bits(dtype, lanes):
+    """Check that the uses of a function that are calls have the bits of the others."""
+    x, y = normal(100, dtype=dtype), normal(100, dtype=dtype, seed=1)
+    x[:10] = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, 1e-40, -2.5]
+
+    def repeated(x, y):
+        pairs = [(x * (1.0 + k), y) for k in range(12)]
+        return tuple(f for a, b in pairs for f in (ops.power(a, b), ops.exp(a)))
+
+    results, _ = run_fused(repeated, x, y)
+    for k in range(12):
+        single = run_fused(
+            lambda x, y, k=k: (ops.power(x * (1.0 + k), y), ops.exp(x * (1.0 + k))),
+            *(x, y),
+        )[0]
+        for actual, expected in zip(results[2 * k : 2 * k + 2], single, strict=True):
+            np.testing.assert_array_equal(
+                actual.view("uint8"), expected.view("uint8"), strict=True
+            )
+
+
+def test_compile_time_does_not_grow_with_every_use_of_a_function():
+    def length(uses):
+        x, y = normal(10), normal(10, seed=1)
+        graph = graph_of(lambda x, y: sum(x ** (y + k) for k in range(uses)), x, y)
+        operands = [operand_of(x), operand_of(y)]
+        lowered = lower_fused(graph, operands, [operand_of(x)])
+        return len(lowered.calls[0].code.text())
+
+    assert length(64) < 2 * length(8)
+
+
 def test_maximum_and_minimum_propagate_nan():
     x = np.array([np.nan, 1, np.nan, 2], "float32")
     y = np.array([1, np.nan, np.nan, 1], "float32")

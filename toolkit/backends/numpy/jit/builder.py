@@ -7,7 +7,7 @@ take values and return values. This module does not depend on tensors.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -207,6 +207,7 @@ class Builder:
         self.lines: list[str] = []
         self.declarations: set[str] = set()
         self.selected: set[str] = set()  # the names of the results of `select`
+        self._results: dict[str, Value] = {}  # of the functions of `call_function`
         self._count = 0
         self.block: str = "entry"
         # The parameters of a kernel: the rows [low, high) and the index of a task.
@@ -438,6 +439,38 @@ class Builder:
         types = (x.type if isinstance(x, Value) else "i64" for x in arguments)
         texts = [f"{t} {x}" for t, x in zip(types, arguments, strict=True)]
         self.emit(f"call void @{name}({', '.join(texts)})")
+
+    def call_function(
+        self, name: str, emit: Callable[..., Value], *arguments: Value
+    ) -> Value:
+        """Call a function of values; the first call adds its text.
+
+        Args:
+            name: the name; one name has one body and one type of arguments.
+            emit: `emit(builder, *values)` emits the body and returns the result.
+            arguments: the arguments.
+        """
+        if name not in self._results:
+            self._results[name] = self._add_function(name, emit, arguments)
+        result = self._results[name]
+        listed = ", ".join(f"{x.type} {x}" for x in arguments)
+        call = f"call {result.type} @{name}({listed})"
+        return self.let(call, result.dtype, result.lanes)
+
+    def _add_function(
+        self, name: str, emit: Callable[..., Value], arguments: Sequence[Value]
+    ) -> Value:
+        """Add the text of a function of values, and return its result."""
+        b = Builder(self.lanes)
+        parameters = [
+            Value(f"%x{i}", x.dtype, x.lanes) for i, x in enumerate(arguments)
+        ]
+        result = emit(b, *parameters)
+        listed = ", ".join(f"{x.type} {x}" for x in parameters)
+        head = f"define internal {result.type} @{name}({listed}) #0 {{\nentry:"
+        text = "\n".join([head, *b.lines, f"  ret {result.type} {result}", "}"])
+        self.declarations |= {*b.declarations, text}
+        return result
 
 
 def mangled(dtype: str) -> str:

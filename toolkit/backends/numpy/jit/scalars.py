@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -27,6 +28,9 @@ _BITWISE = ("and", "or", "xor")
 # Attributes of `LLVMScalars` that are not methods or functions.
 _NAMES = {*_COMPARE, *_ARITHMETIC}
 _NAMES |= {f"{prefix}_{kind}" for prefix in ("logical", "bitwise") for kind in _BITWISE}
+# More uses of a function of floats in one kernel call a separate function. The time to
+# compile is in proportion to the text: `zeta` raises 66 numbers to a power.
+_MAX_INLINE_USES = 8
 # A float literal of the builder: the bits of a double, and masks for its value.
 _LITERAL = re.compile(r"\b0x([0-9A-F]{16})\b")
 _SIGNLESS, _INFINITE = (1 << 63) - 1, 0x7FF << 52
@@ -39,6 +43,8 @@ class LLVMScalars:
 
     def __init__(self, builder: Builder) -> None:
         self.b = builder
+        # How often the code of a function of floats was emitted, by name and type.
+        self._uses: Counter[str] = Counter()
 
     @classmethod
     def has(cls, name: str, dtype: str) -> bool:
@@ -240,7 +246,14 @@ class LLVMScalars:
             return math.of_vectors(partial(rounded, llvm), self.b, *xs)
         if isinstance(llvm, str):
             return self.b.intrinsic(llvm, *xs)
-        return math.of_vectors(llvm, self.b, *xs)
+        emit, use = (
+            partial(math.of_vectors, llvm),
+            f"{name}_{xs[0].dtype}x{xs[0].lanes}",
+        )
+        self._uses[use] += 1
+        if self._uses[use] <= _MAX_INLINE_USES:
+            return emit(self.b, *xs)
+        return self.b.call_function(use, emit, *xs)
 
 
 def _is_number(x: Value) -> bool:
