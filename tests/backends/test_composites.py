@@ -36,8 +36,11 @@ CASES = {
 }
 _SPECIAL = "bessel_j0 bessel_j1 bessel_y0 bessel_y1 bessel_k0 bessel_k0e bessel_k1 "
 _SPECIAL += "bessel_k1e i0e i1 i1e erfcinv ndtri "
-_SPECIAL += "erfc lgamma digamma trigamma i0"
+_SPECIAL += "erfc lgamma digamma trigamma i0 dawsn expint fresnel_cos fresnel_sin "
+_SPECIAL += "spence"
 CASES |= {name: ([(6, 5)], {}) for name in _SPECIAL.split()}
+_OF_TWO = "igamma igammac polygamma zeta"
+CASES |= {name: ([(6, 5), (6, 5)], {}) for name in _OF_TWO.split()}
 
 
 def tensors_of(shapes, dtype="float32"):
@@ -149,7 +152,7 @@ def test_all_composites_are_tested():
     tested_elsewhere |= {"least_squares", "singular_values", "small_det"}
     tested_elsewhere |= {"lstm", "gru", "rnn", "matmul_int4", *CASES}
     tested_elsewhere |= {"exchange_rows", "gather_in_shard"}
-    tested_elsewhere |= {"igamma_integral", "igammac_integral"}
+    tested_elsewhere |= {"betainc_integral", "igamma_integral", "igammac_integral"}
     tested_elsewhere |= {"igamma_ratio", "igammac_ratio"}
     tested_elsewhere |= {"add_in_shard", "set_in_shard"}
     composites = (p for p in PRIMITIVES.values() if p.kind is Kind.COMPOSITE)

@@ -24,11 +24,10 @@ from toolkit.ops.elementwise import (
     minimum,
     where,
 )
-from toolkit.ops.numeric import absolute, logical_not, stop_gradient
+from toolkit.ops.numeric import absolute, logical_not
 from toolkit.ops.quadrature import (
     bind_float,
     chebyshev,
-    doubles,
     in_float64,
     polynomial,
 )
@@ -262,6 +261,30 @@ def _positive_zeta(x: Tensor, q: Tensor) -> Tensor:
     return q**-x + (y + end**-x * correction)
 
 
+def _zeta(x: Tensor, q: Tensor) -> Tensor:
+    is_valid = greater(x, 1)
+    order = where(is_valid, x, 2.0)
+    is_left, is_whole = less(q, 0), equal(x, floor(x))
+    is_pole = equal(q, floor(q)) & logical_not(greater(q, 0))
+    # The terms with a negative base are, up to their sign, a finite sum from 1 - f.
+    base = where(is_pole, -0.5, q)
+    fraction = where(is_left, base - floor(base), 0.5)
+    inner = where(is_pole | isinf(q), 0.5, q)
+    y = _positive_zeta(order, where(is_left, fraction, inner))
+    y = where(isinf(q), 0.0, y)
+    finite = _positive_zeta(order, 1 - fraction)
+    finite = finite - _positive_zeta(order, where(is_left, 1 - base, 1.5))
+    is_even = equal(order, 2 * floor(order / 2))
+    y = where(is_left, where(is_even, y + finite, y - finite), y)
+    y = where(is_left & logical_not(is_whole), NAN, y)
+    y = where(is_pole, where(is_even | equal(q, 0), INF, NAN), y)
+    y = where(is_valid, y, where(equal(x, 1), INF, NAN))
+    return where(isnan(q), NAN, y)
+
+
+zeta_p: Primitive = in_float64("zeta", _zeta)
+
+
 @operation
 def zeta(x: TensorLike, q: Any) -> Tensor:
     """Compute the Hurwitz zeta function: the sum of (q + k) ** -x over k >= 0.
@@ -283,25 +306,22 @@ def zeta(x: TensorLike, q: Any) -> Tensor:
         >>> round(float(ops.zeta(2.0, 1.0)), 4)  # pi ** 2 / 6
         1.6449
     """
-    (x, q), dtype = doubles(x, q)
-    is_valid = greater(x, 1)
-    order = where(is_valid, x, 2.0)
-    is_left, is_whole = less(q, 0), equal(x, floor(x))
-    is_pole = equal(q, floor(q)) & logical_not(greater(q, 0))
-    # The terms with a negative base are, up to their sign, a finite sum from 1 - f.
-    base = where(is_pole, -0.5, q)
-    fraction = where(is_left, base - floor(base), 0.5)
-    inner = where(is_pole | isinf(q), 0.5, q)
-    y = _positive_zeta(order, where(is_left, fraction, inner))
-    y = where(isinf(q), 0.0, y)
-    finite = _positive_zeta(order, 1 - fraction)
-    finite = finite - _positive_zeta(order, where(is_left, 1 - base, 1.5))
-    is_even = equal(order, 2 * floor(order / 2))
-    y = where(is_left, where(is_even, y + finite, y - finite), y)
-    y = where(is_left & logical_not(is_whole), NAN, y)
-    y = where(is_pole, where(is_even | equal(q, 0), INF, NAN), y)
-    y = where(is_valid, y, where(equal(x, 1), INF, NAN))
-    return convert(where(isnan(q), NAN, y), dtype)
+    return bind_float(zeta_p, x, q)
+
+
+def _polygamma(n: Tensor, x: Tensor) -> Tensor:
+    is_valid = equal(n, floor(n)) & greater_equal(n, 0)
+    is_higher = is_valid & greater(n, 0)
+    order = where(is_higher, n, 1.0)
+    sign = where(equal(order, 2 * floor(order / 2)), -1.0, 1.0)
+    y = sign * exp(_lgamma(order + 1)) * _zeta(order + 1, x)
+    y = where(is_higher, y, _digamma(where(is_higher, 1.0, x)))
+    return where(is_valid, y, NAN)
+
+
+polygamma_p: Primitive = in_float64(
+    "polygamma", _polygamma, derivative=lambda n, x: polygamma(n + 1, x)
+)
 
 
 @operation
@@ -326,12 +346,4 @@ def polygamma(n: Any, x: TensorLike) -> Tensor:
     """
     if is_real(n) and n in (0, 1):
         return bind_float(trigamma_p if n == 1 else digamma_p, x)
-    (n, x), dtype = doubles(n, x)
-    n = stop_gradient(n)
-    is_valid = equal(n, floor(n)) & greater_equal(n, 0)
-    is_higher = is_valid & greater(n, 0)
-    order = where(is_higher, n, 1.0)
-    sign = where(equal(order, 2 * floor(order / 2)), -1.0, 1.0)
-    y = sign * exp(lgamma(order + 1)) * zeta(order + 1, x)
-    y = where(is_higher, y, digamma(where(is_higher, 1.0, x)))
-    return convert(where(is_valid, y, NAN), dtype)
+    return bind_float(polygamma_p, n, x)

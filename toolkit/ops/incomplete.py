@@ -6,6 +6,7 @@ The integrands are positive, so their sums keep the relative accuracy.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 from toolkit.core.convert import convert
@@ -26,10 +27,11 @@ from toolkit.ops.elementwise import (
 from toolkit.ops.gamma import lgamma_from_1, stirling_rest
 from toolkit.ops.numeric import logical_not
 from toolkit.ops.quadrature import (
+    bind_float,
     bind_integral,
     doubles,
     expm1_plus,
-    integrate_tail,
+    in_float64,
     log1p_minus,
     log_ratio_minus,
     tail_integral,
@@ -109,8 +111,7 @@ def _both_parts(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     return where(is_lower, lower, 1 - upper), where(is_lower, upper_of_lower, upper)
 
 
-def _incomplete_gamma(a: TensorLike, x: TensorLike, is_upper: bool) -> Tensor:
-    (a, x), dtype = doubles(a, x)
+def _incomplete_gamma(is_upper: bool, a: Tensor, x: Tensor) -> Tensor:
     is_inner = (
         greater(a, 0) & greater(x, 0) & logical_not(isinf(a)) & logical_not(isinf(x))
     )
@@ -120,7 +121,11 @@ def _incomplete_gamma(a: TensorLike, x: TensorLike, is_upper: bool) -> Tensor:
     low, high = (1 - at_0, 0.0) if is_upper else (at_0, 1.0)
     is_valid = greater(a, 0) & greater_equal(x, 0) & logical_not(isinf(a) & isinf(x))
     y = where(is_inner, lower_and_upper[is_upper], where(isinf(x), high, low))
-    return convert(where(is_valid, y, math.nan), dtype)
+    return where(is_valid, y, math.nan)
+
+
+igamma_p: Primitive = in_float64("igamma", partial(_incomplete_gamma, False))
+igammac_p: Primitive = in_float64("igammac", partial(_incomplete_gamma, True))
 
 
 @operation
@@ -145,7 +150,7 @@ def igamma(a: TensorLike, x: TensorLike) -> Tensor:
         >>> round(float(ops.igamma(1.0, 2.0)), 4)  # 1 - exp(-2)
         0.8647
     """
-    return _incomplete_gamma(a, x, False)
+    return bind_float(igamma_p, a, x)
 
 
 @operation
@@ -168,7 +173,7 @@ def igammac(a: TensorLike, x: TensorLike) -> Tensor:
         >>> round(float(ops.igammac(1.0, 2.0)), 4)  # exp(-2)
         0.1353
     """
-    return _incomplete_gamma(a, x, True)
+    return bind_float(igammac_p, a, x)
 
 
 def _beta_density(a: Tensor, b: Tensor, x: Tensor, complement: Tensor) -> Tensor:
@@ -181,22 +186,26 @@ def _beta_density(a: Tensor, b: Tensor, x: Tensor, complement: Tensor) -> Tensor
     return sqrt(a / total * b / (2 * math.pi)) * exp(power)
 
 
+def _beta_integrand(
+    node: Tensor, a: Tensor, b: Tensor, ratio: Tensor, slope: Tensor, scale: Tensor
+) -> Tensor:
+    s = node / scale
+    growth = -ratio * expm1(-s)
+    stable = (b - 1) * (log1p_minus(growth) - ratio * expm1_plus(s)) - slope * s
+    direct = (b - 1) * log1p(growth) - a * s
+    return exp(where(greater(b, 2), stable, direct))
+
+
+beta_integral_p: Primitive = tail_integral("betainc_integral", _beta_integrand)
+
+
 def _left_beta(a: Tensor, b: Tensor, x: Tensor, complement: Tensor) -> Tensor:
     """Return betainc(a, b, x) for x up to the mean a / (a + b); rest is 1 - x."""
     ratio = x / complement
     slope = a - (b - 1) * ratio
     scale = minimum(a, maximum(slope, 0.0) + sqrt(b * ratio * (1 + ratio)))
 
-    def integrand(
-        node: Tensor, a: Tensor, b: Tensor, ratio: Tensor, slope: Tensor, scale: Tensor
-    ) -> Tensor:
-        s = node / scale
-        growth = -ratio * expm1(-s)
-        stable = (b - 1) * (log1p_minus(growth) - ratio * expm1_plus(s)) - slope * s
-        direct = (b - 1) * log1p(growth) - a * s
-        return exp(where(greater(b, 2), stable, direct))
-
-    y = integrate_tail(integrand, a, b, ratio, slope, scale)
+    y = bind_integral(beta_integral_p, a, b, ratio, slope, scale)
     return _beta_density(a, b, x, complement) * y / (scale * complement)
 
 

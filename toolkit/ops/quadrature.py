@@ -17,7 +17,7 @@ from toolkit.ir import Primitive
 from toolkit.ops.elementwise import greater, where
 from toolkit.ops.numeric import absolute
 from toolkit.ops.reduce import sum as sum_
-from toolkit.ops.shape import expand_dims
+from toolkit.ops.shape import expand_dims, sum_to
 from toolkit.ops.transcendental import expm1, log, log1p
 from toolkit.type_aliases import TensorLike
 
@@ -37,7 +37,7 @@ def in_float64(
     name: str,
     function: Callable[..., Tensor],
     slope: Callable[[Tensor], Tensor] | None = None,
-    derivative: Callable[[Tensor], Tensor] | None = None,
+    derivative: Callable[..., Tensor] | None = None,
 ) -> Primitive:
     """Declare an elementwise composite of real numbers that computes in float64.
 
@@ -48,21 +48,25 @@ def in_float64(
         function: the function of float64 tensors.
         slope: for a function of one tensor, its derivative as a function of the result.
             None differentiates the body.
-        derivative: the same as a function of the argument.
+        derivative: the derivative with respect to the last argument, as a function of
+            the arguments. The other arguments have no gradient.
     """
 
     def body(*xs: Tensor) -> Tensor:
         wide, dtype = doubles(*xs)
         return convert(function(*wide), dtype)
 
-    def vjp(g: Tensor, y: Tensor, x: Tensor) -> Tensor:
+    def vjp(g: Tensor, y: Tensor, *xs: Tensor) -> tuple[Tensor | None, ...]:
+        x = xs[-1]
         if derivative is not None:
-            factor = derivative(convert(x, "float64"))
-            return convert(convert(g, "float64") * factor, x.dtype)
-        # The slope needs all digits of the result, which a narrow dtype does not have.
-        result = y if x.dtype == "float64" else bind(record, convert(x, "float64"))
-        assert slope is not None
-        return convert(convert(g, "float64") * slope(result), x.dtype)
+            factor = derivative(*doubles(*xs)[0])
+        else:
+            assert slope is not None
+            # A narrow dtype does not have all digits of the result.
+            is_wide = x.dtype == "float64"
+            factor = slope(y if is_wide else bind(record, convert(x, "float64")))
+        gradient = convert(convert(g, "float64") * factor, x.dtype)
+        return *[None] * (len(xs) - 1), sum_to(gradient, x.shape)
 
     record = decomposable(name, body, vjp if slope or derivative else None)
     return record
@@ -102,28 +106,12 @@ def chebyshev(coefficients: Sequence[float], t: Tensor) -> Tensor:
     return polynomial(np.polynomial.chebyshev.cheb2poly(coefficients).tolist(), t)
 
 
-def integrate(
-    f: Callable[..., Tensor], nodes: Any, weights: TensorLike, *xs: Tensor
-) -> Tensor:
-    """Return the sum over nodes of weights * f(node, *xs), elementwise in xs."""
-    along = [expand_dims(x, -1) for x in xs]
-    return sum_(f(convert(nodes), *along) * convert(weights), -1)
-
-
 # The integral over s in (0, inf) by the trapezoidal rule in u, where
 # s = exp(u - exp(-u)).
 _STEP = 1 / 12  # an error of 1e-15
 _U = np.arange(-48, 46) * _STEP
 _TAIL_NODES = np.exp(_U - np.exp(-_U))
 _TAIL_WEIGHTS = _STEP * _TAIL_NODES * (1 + np.exp(-_U))
-
-
-def integrate_tail(f: Callable[..., Tensor], *xs: Tensor) -> Tensor:
-    """Return the integral of f(s, *xs) over s > 0, elementwise in xs.
-
-    The integrand must decay at least as exp(-s).
-    """
-    return integrate(f, _TAIL_NODES, _TAIL_WEIGHTS, *xs)
 
 
 def tail_integral(name: str, f: Callable[..., Tensor]) -> Primitive:

@@ -25,6 +25,8 @@ TAKEN_APART = {
     *("i0e", "i1", "i1e", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1"),
     *("bessel_k0", "bessel_k1", "bessel_k0e", "bessel_k1e", "erfcinv", "ndtri"),
     *("igamma_integral", "igammac_integral", "igamma_ratio", "igammac_ratio"),
+    *("igamma", "igammac", "betainc_integral", "polygamma", "zeta"),
+    *("dawsn", "expint", "fresnel_cos", "fresnel_sin", "spence"),
     *("erfc", "i0", "lgamma", "digamma", "trigamma"),
     *("small_det", "least_squares", "singular_values"),
 }

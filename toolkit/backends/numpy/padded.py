@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 Array = Any
 # Calls of NumPy in one call of a primitive. From the first number on NumPy is slow.
-# From the second number on the compilation takes almost a second.
+# From the second number on the compilation takes more than half a second.
 _SLOW = {"erf": 30, "erfinv": 50}
-_MIN_STEPS, _MAX_STEPS = 16, 400
+_MIN_STEPS, _MAX_STEPS = 16, 1000
 _ELEMENTWISE = (Kind.ELEMENTWISE, Kind.COMPOSITE)
 # The fewest elements of a program.
 _MIN_ELEMENTS = 16
