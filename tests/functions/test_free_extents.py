@@ -504,7 +504,7 @@ def arenas(function: Callable[..., Any], *shape: int) -> tuple[int, int]:
     compiled = toolkit.function(function)
     for n in (500, 700, 900):
         compiled(of_length(n, *shape))
-    (family,) = compiled._free_traces._families.values()
+    (family,) = compiled.free_traces._families.values()
     free = family.traces[-1]
     ((_, longest),) = free.domain.limits
     x = of_length(longest, *shape)

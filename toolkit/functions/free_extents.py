@@ -3,13 +3,14 @@
 The first signature of a function is compiled for its extents. If a later signature
 differs from it only in extents, the function is traced again, with an `Extent` for each
 extent that varies. The program of that trace is valid for all extents for which the
-conditions of its domain hold; see `toolkit/ir/extents`.
+conditions of its domain hold; see `toolkit/ir/extents`. If the caller declares which
+extents vary, such as the lengths of padded batches, the first trace has free extents.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
@@ -30,6 +31,8 @@ T = TypeVar("T")
 # The extents of all specs of a signature, in order.
 Extents: TypeAlias = tuple[int, ...]
 
+# The extents of a declared shape.
+Shape: TypeAlias = tuple[int | None, ...]
 # The index of a free extent, and the number that is added to it.
 Symbol: TypeAlias = tuple[int, int]
 Symbols: TypeAlias = tuple[Symbol | None, ...]
@@ -39,7 +42,9 @@ Symbols: TypeAlias = tuple[Symbol | None, ...]
 _LEADING_VALUES = 3
 # Each compilation permits extents up to a power of two, so a longer one is rare.
 _MAX_TRACES = 12
-_MIN_LIMIT = 16
+# The lowest limits of a batch size and of a length. Lengths up to the second one need
+# little memory, so one compilation is enough for them.
+_MIN_LIMIT, _MIN_LENGTH_LIMIT = 16, 128
 _MAX_FAILURES = 2
 # Traces for one signature, with smaller limits from the second one on.
 _MAX_ATTEMPTS = 2
@@ -132,10 +137,14 @@ class FreeTraces:
 
     Args:
         name: the name of the function.
+
+    Attributes:
+        shapes: the declared shapes of the tensors, with None for extents that vary.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.shapes: Sequence[Shape] = ()
         self._families: dict[Hashable, _Family] = {}
 
     @staticmethod
@@ -198,13 +207,19 @@ class FreeTraces:
             or len(family.traces) >= _MAX_TRACES
         ):
             return False
-        symbols = _symbols_of(family.signatures, _leading_positions(key))
+        declared = _declared_positions(key, self.shapes)
+        leading = _leading_positions(key)
+        symbols = _symbols_of(family.signatures, leading, declared)
         if symbols is None:
             return False
         # Decisions of speed are made for the upper limit.
         positions = _first_positions(symbols)
         limits = [
-            _limits_of([e[i] for e in family.signatures], _least_offset(symbols, index))
+            _limits_of(
+                [e[i] for e in family.signatures],
+                _least_offset(symbols, index),
+                _MIN_LIMIT if i in leading else _MIN_LENGTH_LIMIT,
+            )
             for index, i in enumerate(positions)
         ]
         values = [extents[i] for i in positions]
@@ -321,18 +336,46 @@ def _leading_positions(key: Key) -> set[int]:
     return positions
 
 
-def _symbols_of(signatures: list[Extents], leading: set[int]) -> Symbols | None:
+def _declared_positions(key: Key, shapes: Sequence[Shape]) -> set[int]:
+    """Return the positions of declared free extents, if the key has these shapes.
+
+    Leading extents are not among them: most loops have two batch sizes. Images, with
+    two extents that vary, are not either: their convolutions compile each size.
+    """
+    specs = [leaf for leaf in key[1] if isinstance(leaf, Spec)]
+    if [x.ndim for x in specs] != [len(shape) for shape in shapes]:
+        return set()
+    positions, start = set(), 0
+    for spec, shape in zip(specs, shapes, strict=True):
+        pairs = zip(shape, spec.shape, strict=True)
+        if any(declared not in (None, n) for declared, n in pairs):
+            return set()
+        free = [i for i, n in enumerate(shape) if i and n is None]
+        if len(free) == 1:
+            positions.add(start + free[0])
+        start += spec.ndim
+    return positions
+
+
+def _symbols_of(
+    signatures: list[Extents], leading: set[int], declared: set[int]
+) -> Symbols | None:
     """Return the symbol of each position; None: none is free yet.
 
     Positions whose extents had a constant difference contain the same free extent.
+
+    Args:
+        signatures: the extents of the calls.
+        leading: the positions of first extents.
+        declared: the positions of extents that are free from the first value on. Those
+            that had one value contain the same free extent if this value is equal.
     """
     columns = list(zip(*signatures, strict=True))
-    is_free = [len(set(column)) > 1 for column in columns]
+    is_free = [
+        i in declared or len(set(column)) >= (_LEADING_VALUES if i in leading else 2)
+        for i, column in enumerate(columns)
+    ]
     if not any(is_free):
-        return None
-    if all(i in leading for i, free in enumerate(is_free) if free) and (
-        len(set(signatures)) < _LEADING_VALUES
-    ):
         return None
     first_values: dict[tuple[int, ...], Symbol] = {}  # by the differences of a column
     symbols: list[Symbol | None] = []
@@ -341,6 +384,8 @@ def _symbols_of(signatures: list[Extents], leading: set[int]) -> Symbols | None:
             symbols.append(None)
             continue
         differences = tuple([n - column[0] for n in column])
+        if not any(differences):
+            differences = (column[0],)
         new = len(first_values), column[0]
         index, first = first_values.setdefault(differences, new)
         symbols.append((index, column[0] - first))
@@ -358,18 +403,24 @@ def _least_offset(symbols: Symbols, index: int) -> int:
     return min(symbol[1] for symbol in symbols if symbol and symbol[0] == index)
 
 
-def _limits_of(values: list[int], offset: int) -> tuple[int, int]:
+def _limits_of(values: list[int], offset: int, minimum: int) -> tuple[int, int]:
     """Return the lowest and the highest value that a compilation permits.
 
     The highest is also the example. It is a prime number, because its divisors would be
-    conditions for all values. It is at least 1.5 times the largest value.
+    conditions for all values. Powers of two are often limits of kernels, so there is
+    none between it and the largest values.
 
     Args:
         values: the values of a free extent.
         offset: the least number that is added to it: the sum is at least 2.
+        minimum: the lowest limit. It does not apply to values up to 16: kernels for few
+            rows are other kernels.
     """
     high = max(_MIN_LIMIT, 1 << (max(values) * 3 // 2 - 1).bit_length())
-    return max(2 - offset, min(values) // 2), _next_prime(high)
+    if max(values) > _MIN_LIMIT:
+        high = max(high, minimum)
+    prime = next(filter(is_prime, range(high, 0, -1)))
+    return max(2 - offset, min(values) // 2), prime
 
 
 def _shorten(limits: list[tuple[int, int]], values: list[int]) -> list[tuple[int, int]]:

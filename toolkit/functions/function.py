@@ -108,7 +108,7 @@ class Function:
         # Fast path for calls with tensors as the only arguments.
         self._fast_path: dict[Any, ConcreteFunction] = {}
         self._parameters = Parameters(func)
-        self._free_traces = FreeTraces(self.name)
+        self.free_traces = FreeTraces(self.name)
         self._retraces = Retraces(self.name)
         self._trace_lock = threading.RLock()
         update_wrapper(self, func, updated=())
@@ -388,7 +388,7 @@ class Function:
 
         concrete, calls = None, None
         if permits_free_extents(self.distribution, self.dialect, self.jit_compile):
-            concrete = self._free_traces.find(key, compile_free_trace)
+            concrete = self.free_traces.find(key, compile_free_trace)
         if concrete is None:
             concrete, calls = compile_trace(key)
         results: list[Tensor] = []

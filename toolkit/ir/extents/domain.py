@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf, isqrt
 from typing import Any, cast
 
@@ -14,7 +14,7 @@ from toolkit.ir.extents.expressions import (
     is_real,
     value_of,
 )
-from toolkit.ir.extents.terms import Factor, quotient_bounds
+from toolkit.ir.extents.terms import Factor, Factors, quotient_bounds
 
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt,
@@ -56,7 +56,10 @@ class Domain:
     def __init__(self, limits: Sequence[tuple[int, int]]) -> None:
         self.limits = tuple(limits)
         self._factors: list[Factor] = []
+        # One extent for equal sums of products, so that each has its bounds once.
+        self._sums: dict[object, Extent] = {}
         self._operations: dict[Any, Extent] = {}
+        self._comparisons: dict[object, bool] = {}
         self._conditions: dict[str, bool] = {}
         # Bounds of sums, by their keys, where the bounds of the terms are wider.
         self.narrow_bounds: dict[Any, tuple[float, float]] = {}
@@ -81,7 +84,19 @@ class Domain:
     def _factor(self, value: int | float, low: float, high: float, text: str) -> Extent:
         factor = Factor(len(self._factors), value, low, high, text)
         self._factors.append(factor)
-        return Extent(self, {(factor,): 1})
+        return self.sum_of({(factor,): 1})
+
+    def sum_of(self, terms: Mapping[Factors, int]) -> Extent:
+        """Return a sum of products as an extent.
+
+        Args:
+            terms: the coefficients of the products.
+        """
+        key = frozenset(terms.items())
+        result = self._sums.get(key)
+        if result is None:
+            result = self._sums[key] = Extent(self, terms)
+        return result
 
     def apply(self, name: str, x: Number, y: Number) -> Extent:
         """Return an operation that is no polynomial as an extent."""
@@ -134,6 +149,13 @@ class Domain:
 
     def compare(self, name: str, x: Number, y: Number) -> bool:
         """Return the result of a comparison; record it if it is not always the same."""
+        key = name, _key_of(x), _key_of(y)
+        result = None if self.is_sealed else self._comparisons.get(key)
+        if result is None:
+            result = self._comparisons[key] = self._compare(name, x, y)
+        return result
+
+    def _compare(self, name: str, x: Number, y: Number) -> bool:
         if is_real(x) or is_real(y):
             difference, bound = None, y
         else:

@@ -130,7 +130,7 @@ class Extent(Conversions):
             return 0
         if len(terms) == 1 and () in terms:
             return terms[()]
-        return Extent(self.domain, terms)
+        return self.domain.sum_of(terms)
 
     def _terms_of(self, x: object) -> Mapping[Factors, int] | None:
         """Return the terms of an integer operand; None: it is no integer."""
@@ -205,6 +205,9 @@ class Extent(Conversions):
         if terms is None:
             return self._operate("*", self, other)
         result: dict[Factors, int] = {}
+        if type(other) is int:
+            result = {factors: n * other for factors, n in self._terms.items()}
+            terms = {}
         for first, m in self._terms.items():
             for second, n in terms.items():
                 factors = tuple(sorted((*first, *second), key=attrgetter("number")))

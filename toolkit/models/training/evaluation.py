@@ -37,7 +37,7 @@ from toolkit.models.training.run_coordinator import (
     shared_run,
 )
 from toolkit.models.training.sources import DEFAULT_BATCH
-from toolkit.models.training.step_functions import EAGER_FIX
+from toolkit.models.training.step_functions import EAGER_FIX, for_batches
 from toolkit.models.training.steps import Steps, batch_size, overrides
 from toolkit.ops.symbolic import KerasTensor, infer
 from toolkit.thread_state import restore_on_error
@@ -108,7 +108,7 @@ class Evaluation(Steps):
         self, run: RunCoordinator, batches: EpochBatches, callbacks: CallbackList
     ) -> dict[str, Any]:
         batches.restart()
-        step = self.make_test_function()
+        step = for_batches(self.make_test_function(), batches.source)
         self.stop_evaluating = False
         callbacks.on_test_begin()
         self.reset_metrics()
@@ -182,7 +182,7 @@ class Evaluation(Steps):
     def _predict(
         self, run: RunCoordinator, batches: EpochBatches, callbacks: CallbackList
     ) -> Array:
-        step = self.make_predict_function()
+        step = for_batches(self.make_predict_function(), batches.source)
         self.stop_predicting = False
         callbacks.on_predict_begin()
         results: list[Any] = []

@@ -18,6 +18,7 @@ from toolkit.core.tensor import Tensor, backend
 from toolkit.data.batch_shards import BatchShard
 from toolkit.data.randomness import Permutation
 from toolkit.data.rows import ArrayRows, BatchedRows, ReorderedRows, Rows
+from toolkit.data.specs import known_spec
 from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.functions.local_rows import BatchSharing, as_full_batch
 from toolkit.models.training.arrays import (
@@ -82,6 +83,13 @@ class Source:
     def fingerprint(self) -> str | None:
         """Return a fingerprint of the rows and their order, which reads no batch."""
         return None
+
+    def shapes(self) -> list[tuple[int | None, ...]]:
+        """Return the shapes of a batch's arrays, with None for extents that vary.
+
+        There are none if they are unknown.
+        """
+        return []
 
     def find_nonfinite(self) -> Search:
         """Search the data for NaN, if it can be read again without side effects."""
@@ -369,6 +377,13 @@ class DatasetSource(Source):
             if stage._shard is not None
         ]
         return f"a Dataset with {' and '.join(texts)}" if texts else None
+
+    def shapes(self) -> list[tuple[int | None, ...]]:
+        if self.is_iterator:
+            return []
+        specs = tree.flatten(known_spec(self._batches))
+        shapes: list[Any] = [getattr(spec, "shape", None) for spec in specs]
+        return [] if None in shapes else shapes
 
     def find_nonfinite(self) -> Search:
         if self.is_iterator or _runs_generator(self._batches):

@@ -20,6 +20,7 @@ from toolkit.functions.function import Function, NewResultsError
 from toolkit.ir import Spec
 from toolkit.layers.call import context as layer_context
 from toolkit.models.training.compile_checks import describe_indices
+from toolkit.models.training.sources import Source
 from toolkit.models.training.structure import Structure
 from toolkit.thread_state import restore_on_error
 
@@ -55,6 +56,7 @@ class CompiledStep:
     def __init__(self, step: Step, jit_compile: bool | str, model: Any = None) -> None:
         self.step = step
         self.jit_compile = jit_compile
+        self.shapes: list[tuple[int | None, ...]] = []  # of the arrays of a batch
         self._model = model
         self._structure = Structure(model)
         self._functions: dict[Any, Function] = {}
@@ -188,6 +190,7 @@ class CompiledStep:
         function = _StepFunction(
             run, jit_compile=self.jit_compile, distribution=self._context
         )
+        function.free_traces.shapes = self.shapes
         self._functions[key] = function
         return function
 
@@ -237,6 +240,18 @@ class Preparation:
         step = getattr(self._model, self._function)
         if type(step) is CompiledStep:
             step.prepare(batch)
+
+
+def for_batches(step: Any, source: Source) -> Any:
+    """Return a step, which knows the shapes of the batches if it is a new program.
+
+    Args:
+        step: the step.
+        source: the source of its batches.
+    """
+    if type(step) is CompiledStep and not step.trace_count:
+        step.shapes = source.shapes()
+    return step
 
 
 def _is_flat(batch: object) -> bool:

@@ -36,6 +36,7 @@ from toolkit.models.training.run_coordinator import (
     shared_run,
 )
 from toolkit.models.training.sources import make_source
+from toolkit.models.training.step_functions import for_batches
 from toolkit.models.training.steps import overrides
 from toolkit.settings import max_epochs
 from toolkit.thread_state import restore_on_error
@@ -288,7 +289,7 @@ class Trainer(CompileConfigured, Evaluation):
         epoch: int,
     ) -> dict[str, Any]:
         """Run the steps of one epoch; return the logs of the last step."""
-        step = self.make_train_function()
+        step = for_batches(self.make_train_function(), batches.source)
         # A resumed epoch can already have had its last step.
         logs: dict[str, Any] = self.get_metrics_result() if batches.num_yielded else {}
         try:
