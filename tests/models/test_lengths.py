@@ -163,6 +163,16 @@ def test_two_compilations_compute_an_epoch_of_padded_batches(model: str) -> None
     assert network.predict_function.trace_count <= most
 
 
+def test_buckets_have_a_program_for_each_batch_size() -> None:
+    """Check lengths that are declared for targets of length 1, too."""
+    dataset = padded_batches().unbatch()
+    buckets = dataset.bucket_by_sequence_length(
+        lambda x, y: toolkit.ops.shape(x)[0], [30, 60], [8, 6, 4], drop_remainder=True
+    )
+    network, _ = fit("LSTM", buckets, True)
+    assert network.train_function.trace_count <= 3
+
+
 def test_declared_lengths_can_be_independent() -> None:
     """Check lengths that are equal in the first batch only, and one of length 1."""
     lengths = [(20, 20), (24, 30), (9, 40), (1, 33), (50, 1)]

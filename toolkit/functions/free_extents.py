@@ -351,7 +351,8 @@ def _declared_positions(key: Key, shapes: Sequence[Shape]) -> set[int]:
         if any(declared not in (None, n) for declared, n in pairs):
             return set()
         free = [i for i, n in enumerate(shape) if i and n is None]
-        if len(free) == 1:
+        # No program has a free extent of 1, which means broadcasting.
+        if len(free) == 1 and spec.shape[free[0]] > 1:
             positions.add(start + free[0])
         start += spec.ndim
     return positions
