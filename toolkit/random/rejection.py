@@ -6,16 +6,16 @@ from typing import Any
 
 from toolkit import ops
 from toolkit.core.convert import convert
+from toolkit.core.operation_replays import replayed
 from toolkit.core.tensor import Tensor
 from toolkit.ops.checks import extents_of
 from toolkit.random.draws import check_dtype, draw_uniform
-from toolkit.random.seeds import draw_seed, drawing
+from toolkit.random.seeds import draw_seed
 
 # The largest number of trials of a binomial variable that are counted individually.
 _MAX_COUNTED_TRIALS = 24
 
 
-@drawing
 def gamma(shape: Any, alpha: Any, dtype: Any = None, seed: Any = None) -> Tensor:
     """Draw numbers from the gamma distribution with scale 1.
 
@@ -44,7 +44,6 @@ def gamma(shape: Any, alpha: Any, dtype: Any = None, seed: Any = None) -> Tensor
     )
 
 
-@drawing
 def beta(
     shape: Any, alpha: Any, beta: Any, dtype: Any = None, seed: Any = None
 ) -> Tensor:
@@ -76,7 +75,6 @@ def beta(
     return convert(x / (x + y), dtype)
 
 
-@drawing
 def binomial(
     shape: Any, counts: Any, probabilities: Any, dtype: Any = None, seed: Any = None
 ) -> Tensor:
@@ -105,18 +103,13 @@ def binomial(
     n = ops.broadcast_to(convert(counts, "float64"), shape)
     p = ops.broadcast_to(convert(probabilities, "float64"), shape)
     key, n, p, certain = _halve_trials(draw_seed(seed), n, p)
-    minor_p = ops.minimum(p, 1 - p)
-    log_failure = ops.log1p(-minor_p)
+    log_failure = ops.log1p(-ops.minimum(p, 1 - p))
 
     def needs_step(key: Tensor, trials: Tensor, successes: Tensor) -> Tensor:
         return ops.any(trials <= n)
 
     def step(key: Tensor, trials: Tensor, successes: Tensor) -> Any:
-        # The number of trials up to the next success has a geometric distribution.
-        key, step_key = _split_key(key)
-        u = 1 - draw_uniform(step_key, shape, "float64")
-        trials = trials + ops.floor(ops.log(u) / log_failure) + 1
-        return key, trials, successes + ops.cast(trials <= n, "float64")
+        return _binomial_step(key, trials, successes, n, log_failure)
 
     zero = ops.zeros(shape, "float64")
     _, _, counted_successes = ops.while_loop(needs_step, step, (key, zero, zero))
@@ -125,11 +118,21 @@ def binomial(
     )
 
 
+@replayed
+def _binomial_step(
+    key: Tensor, trials: Tensor, successes: Tensor, n: Tensor, log_failure: Tensor
+) -> tuple[Tensor, ...]:
+    """Add the trials up to the next success, which have a geometric distribution."""
+    key, step_key = _split_key(key)
+    u = 1 - draw_uniform(step_key, tuple(n.shape), "float64")
+    trials = trials + ops.floor(ops.log(u) / log_failure) + 1
+    return key, trials, successes + ops.cast(trials <= n, "float64")
+
+
 # From this rate on the rejection method below is defined.
 _LARGE_RATE = 10.0
 
 
-@drawing
 def poisson(shape: Any, rate: Any, dtype: Any = None, seed: Any = None) -> Tensor:
     """Draw numbers from the Poisson distribution.
 
@@ -158,10 +161,12 @@ def poisson(shape: Any, rate: Any, dtype: Any = None, seed: Any = None) -> Tenso
     is_large = ops.logical_and(is_valid, rates >= _LARGE_RATE)
     small_key, large_key = _split_key(draw_seed(seed))
     small_counts = _draw_small_counts(
-        small_key, ops.where(is_valid & (rates < _LARGE_RATE), rates, 1.0)
+        # A rate of 0 needs no steps.
+        small_key,
+        ops.where(is_valid & (rates < _LARGE_RATE), rates, 0.0),
     )
     large_counts = _draw_large_counts(
-        large_key, ops.where(is_large, rates, _LARGE_RATE)
+        large_key, ops.where(is_large, rates, _LARGE_RATE), is_large
     )
     y = ops.where(is_large, large_counts, small_counts)
     return convert(ops.where(is_valid, y, float("nan")), dtype)
@@ -175,37 +180,52 @@ def _draw_small_counts(key: Tensor, rates: Tensor) -> Tensor:
         return ops.any((total <= u) & (p > 0))
 
     def step(k: Tensor, p: Tensor, total: Tensor) -> Any:
-        is_active = (total <= u) & (p > 0)
-        p = ops.where(is_active, p * rates / (k + 1), p)
-        return ops.where(is_active, k + 1, k), p, ops.where(is_active, total + p, total)
+        return _count_step(k, p, total, u, rates)
 
     p_zero = ops.exp(-rates)
     return ops.while_loop(needs_step, step, (ops.zeros_like(rates), p_zero, p_zero))[0]
 
 
-def _draw_large_counts(key: Tensor, rates: Tensor) -> Tensor:
-    b = 0.931 + 2.53 * ops.sqrt(rates)
-    a = -0.059 + 0.02483 * b
-    scale = ops.log(1.1239 + 1.1328 / (b - 3.4))
-    squeeze = 0.9277 - 3.6224 / (b - 2)
-    log_rates = ops.log(rates)
+@replayed
+def _count_step(
+    k: Tensor, p: Tensor, total: Tensor, u: Tensor, rates: Tensor
+) -> tuple[Tensor, ...]:
+    """Add the probability of the next count where the total is below u."""
+    is_active = (total <= u) & (p > 0)
+    p = ops.where(is_active, p * rates / (k + 1), p)
+    return ops.where(is_active, k + 1, k), p, ops.where(is_active, total + p, total)
+
+
+def _draw_large_counts(key: Tensor, rates: Tensor, is_needed: Tensor) -> Tensor:
+    """Return counts where they are needed, and 0 elsewhere."""
 
     def needs_step(key: Tensor, y: Tensor) -> Tensor:
         return ops.any(y < 0)
 
     def step(key: Tensor, y: Tensor) -> Any:
-        key, step_key = _split_key(key)
-        draws = draw_uniform(step_key, (2, *rates.shape), "float64")
-        u, v = draws[0] - 0.5, 1 - draws[1]
-        edge = ops.maximum(0.5 - ops.abs(u), 1e-15)
-        k = ops.floor((2 * a / edge + b) * u + rates + 0.43)
-        bound = ops.maximum(k, 0.0) * log_rates - rates - ops.lgamma(k + 1)
-        is_accepted = ops.log(v) + scale - ops.log(a / (edge * edge) + b) <= bound
-        is_accepted = is_accepted & ops.logical_or(edge >= 0.013, v <= edge)
-        is_drawn = ops.logical_or((edge >= 0.07) & (v <= squeeze), is_accepted)
-        return key, ops.where(is_drawn & (k >= 0) & (y < 0), k, y)
+        return _rejection_step(key, y, rates)
 
-    return ops.while_loop(needs_step, step, (key, ops.full_like(rates, -1.0)))[1]
+    initial = ops.where(is_needed, -1.0, ops.zeros_like(rates))
+    return ops.while_loop(needs_step, step, (key, initial))[1]
+
+
+@replayed
+def _rejection_step(key: Tensor, y: Tensor, rates: Tensor) -> tuple[Tensor, Tensor]:
+    """Draw the counts that are still negative; some of them stay negative."""
+    b = 0.931 + 2.53 * ops.sqrt(rates)
+    a = -0.059 + 0.02483 * b
+    scale = ops.log(1.1239 + 1.1328 / (b - 3.4))
+    squeeze = 0.9277 - 3.6224 / (b - 2)
+    key, step_key = _split_key(key)
+    draws = draw_uniform(step_key, (2, *rates.shape), "float64")
+    u, v = draws[0] - 0.5, 1 - draws[1]
+    edge = ops.maximum(0.5 - ops.abs(u), 1e-15)
+    k = ops.floor((2 * a / edge + b) * u + rates + 0.43)
+    bound = ops.maximum(k, 0.0) * ops.log(rates) - rates - ops.lgamma(k + 1)
+    is_accepted = ops.log(v) + scale - ops.log(a / (edge * edge) + b) <= bound
+    is_accepted = is_accepted & ops.logical_or(edge >= 0.013, v <= edge)
+    is_drawn = ops.logical_or((edge >= 0.07) & (v <= squeeze), is_accepted)
+    return key, ops.where(is_drawn & (k >= 0) & (y < 0), k, y)
 
 
 def _halve_trials(key: Tensor, n: Tensor, p: Tensor) -> tuple[Tensor, ...]:
@@ -245,6 +265,7 @@ def _compute_dtype(dtype: str) -> str:
     return "float64" if dtype == "float64" else "float32"
 
 
+@replayed
 def _split_key(key: Tensor) -> tuple[Tensor, Tensor]:
     """Derive two keys from one, independent of the keys that seeds give."""
     words = ops.floor(draw_uniform(key, (2, 2), "float64") * 2.0**32)
@@ -257,22 +278,38 @@ def _draw_gamma(
 ) -> Tensor:
     alpha = ops.broadcast_to(convert(alpha, dtype), shape)
     key, power_key = _split_key(key)
-    d = ops.where(alpha < 1, alpha + 1, alpha) - 1 / 3
-    c = 1 / ops.sqrt(9 * d)
+    c, d = _gamma_constants(alpha)
 
     def needs_step(key: Tensor, y: Tensor) -> Tensor:
         return ops.any(y < 0)
 
     def step(key: Tensor, y: Tensor) -> Any:
-        key, step_key = _split_key(key)
-        draws = draw_uniform(step_key, (2, *shape), dtype)
-        x = ops.sqrt(2.0) * ops.erfinv(2 * draws[0] - 1)
-        v = (1 + c * x) ** 3
-        bound = 0.5 * x * x + d - d * v + d * ops.log(ops.maximum(v, 1e-30))
-        is_accepted = (v > 0) & (ops.log1p(-draws[1]) < bound) & (y < 0)
-        return key, ops.where(is_accepted, d * v, y)
+        return _gamma_step(key, y, c, d)
 
     _, y = ops.while_loop(needs_step, step, (key, ops.full(shape, -1.0, dtype)))
-    # For alpha < 1: the variable for alpha + 1, times a power of a uniform variable.
-    power = (1 - draw_uniform(power_key, shape, dtype)) ** (1 / alpha)
+    return _correct_small_alpha(power_key, y, alpha)
+
+
+@replayed
+def _gamma_constants(alpha: Tensor) -> tuple[Tensor, Tensor]:
+    d = ops.where(alpha < 1, alpha + 1, alpha) - 1 / 3
+    return 1 / ops.sqrt(9 * d), d
+
+
+@replayed
+def _gamma_step(key: Tensor, y: Tensor, c: Tensor, d: Tensor) -> tuple[Tensor, Tensor]:
+    """Draw the numbers that are still negative; some of them stay negative."""
+    key, step_key = _split_key(key)
+    draws = draw_uniform(step_key, (2, *y.shape), y.dtype)
+    x = ops.sqrt(2.0) * ops.erfinv(2 * draws[0] - 1)
+    v = (1 + c * x) ** 3
+    bound = 0.5 * x * x + d - d * v + d * ops.log(ops.maximum(v, 1e-30))
+    is_accepted = (v > 0) & (ops.log1p(-draws[1]) < bound) & (y < 0)
+    return key, ops.where(is_accepted, d * v, y)
+
+
+@replayed
+def _correct_small_alpha(key: Tensor, y: Tensor, alpha: Tensor) -> Tensor:
+    """For alpha < 1, multiply the variable for alpha + 1 by a random power."""
+    power = (1 - draw_uniform(key, tuple(y.shape), y.dtype)) ** (1 / alpha)
     return ops.where(alpha < 1, y * power, y)
