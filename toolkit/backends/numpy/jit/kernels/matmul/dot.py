@@ -13,8 +13,8 @@ from toolkit.backends.numpy.jit.kernels.gemm.writer import MatrixWriter
 from toolkit.backends.numpy.jit.math.narrow import convert
 from toolkit.definitions.records import record
 
-# Rows that are summed together.
-_ROWS = 4
+# The most rows that are summed together.
+MAX_ROWS = 4
 
 
 @record
@@ -24,6 +24,7 @@ class DotPlan:
     Attributes:
         dtype, lanes: of its vectors.
         a_dtype, b_dtype: of the operands in memory: `dtype`, or a 16-bit float.
+        rows: the rows that are summed together.
         columns: of the right operand.
         axes: the number of batch axes.
         a, b: the inputs of the body that are the operands.
@@ -34,6 +35,7 @@ class DotPlan:
     a_dtype: str
     b_dtype: str
     lanes: int
+    rows: int
     columns: int
     axes: int
     a: int
@@ -83,7 +85,8 @@ class _Dot(MatrixWriter):
         self.batch = [self.batch_entry() for _ in range(plan.axes)]
         if plan.is_gathered:
             self.scratch = scratch + builder.slot * self.n.scratch
-        self.sums = builder.memory(_ROWS, self.zero)
+        # Vectors of the sums of all lanes, or of the rows and columns.
+        self.sums = builder.memory(MAX_ROWS, self.zero)
 
     def write(self) -> None:
         """Emit the loop over rows, or over products and their rows."""
@@ -110,9 +113,9 @@ class _Dot(MatrixWriter):
         if self.plan.columns == 1:
             self._compute_single_column(x, columns, low, high, element)
             return
-        with b.loop(low, high, _ROWS) as row:
+        with b.loop(low, high, self.plan.rows) as row:
             self._rows(x, columns, row, high, self.sums)
-            rows = b.min(high - row, _ROWS)
+            rows = b.min(high - row, self.plan.rows)
             self._apply_epilogue(rows, row, element)
 
     def _compute_single_column(
@@ -127,7 +130,7 @@ class _Dot(MatrixWriter):
         b = self.b
         with b.loop(low, high, b.lanes) as row:
             remaining = high - row
-            with b.loop(0, b.min(remaining, b.lanes), _ROWS) as group:
+            with b.loop(0, b.min(remaining, b.lanes), self.plan.rows) as group:
                 address = self.sums + group * self.itemsize
                 self._rows(x, columns, row + group, high, address)
             at = element + row
@@ -170,7 +173,7 @@ class _Dot(MatrixWriter):
         b = self.b
         last = high - 1
         # A row past the end is a copy of the last row.
-        rows = [b.min(first + i, last) for i in range(_ROWS)]
+        rows = [b.min(first + i, last) for i in range(self.plan.rows)]
         pointers = [x + row * self.n.a_row for row in rows]
         for i, value in enumerate(self._sums(pointers, columns)):
             total = self._total(value)

@@ -19,7 +19,7 @@ from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import BodyStructure
 from toolkit.backends.numpy.jit.kernels.gemm.call_list import CallList
 from toolkit.backends.numpy.jit.kernels.gemm.combine import combine_call
-from toolkit.backends.numpy.jit.kernels.matmul.dot import DotNumbers, DotPlan, emit_dot
+from toolkit.backends.numpy.jit.kernels.matmul.dot import MAX_ROWS, DotNumbers, DotPlan, emit_dot
 from toolkit.backends.numpy.jit.kernels.matmul.pack import (
     PackNumbers,
     emit_pack,
@@ -107,7 +107,8 @@ def _lower_dot(p: Problem, body: Graph) -> Lowered:
     scratch = align_up(p.columns * p.depth * p.itemsize) if is_gathered else 0
     operands = (*operands_of(body), *([("work", 0)] if is_gathered else []))
     dtypes = p.dtype, p.a_dtype, p.b_dtype
-    plan = DotPlan(*dtypes, p.lanes, p.columns, len(p.batch), p.a, p.b, is_gathered)
+    extents = 1 if p.rows == 1 else MAX_ROWS, p.columns, len(p.batch)
+    plan = DotPlan(*dtypes, p.lanes, *extents, p.a, p.b, is_gathered)
     numbers = DotNumbers(p.rows, p.depth, p.a_row, p.b_term, p.b_line, scratch)
     call = Call(
         Code(emit_dot, plan, BodyStructure(body)),
