@@ -16,6 +16,7 @@ import argparse
 import json
 import os
 import sys
+import time
 import warnings
 from functools import partial
 from pathlib import Path
@@ -31,6 +32,9 @@ from toolkit.bench.processes import thread_environment
 # Seconds of a sample, by size: short calls are repeated.
 SECONDS = (0.006, 0.006, 0.02)
 ROUNDS = 5
+# Calls of a candidate before the clock starts, and the seconds after which they end. An
+# eager operation of toolkit gets other kernels after up to 128 calls.
+WARM_CALLS, WARM_SECONDS = 160, 0.1
 # Above these seconds of a call fewer rounds suffice.
 LONG, LONG_ROUNDS = 0.3, 3
 # Bytes of the largest block that the C library keeps after its release.
@@ -136,6 +140,8 @@ def measure_row(operation, size, is_gradient, rounds, names):
                 errors[name] = f"{type(error).__name__}: {error}"[:200]
     if operation.is_checked:
         errors |= differences({name: result for name, (_, result) in calls.items()})
+    for call, _ in calls.values():
+        warm_up(call)
     samples = time_alternately(
         {name: call for name, (call, _) in calls.items()},
         SECONDS[size],
@@ -143,6 +149,15 @@ def measure_row(operation, size, is_gradient, rounds, names):
     )
     medians = {name: median(values) for name, values in samples.items()}
     return {**row, "median": medians, "samples": samples, "errors": errors}
+
+
+def warm_up(call):
+    """Call a function until its calls have the same duration."""
+    end = time.process_time() + WARM_SECONDS
+    for _ in range(WARM_CALLS):
+        call()
+        if time.process_time() > end:
+            return
 
 
 def arguments(operation, size):
