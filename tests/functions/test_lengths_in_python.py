@@ -83,17 +83,63 @@ LATE_USES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", LATE_USES)
-@pytest.mark.parametrize("is_fixed", [False, True])
-def test_a_length_has_no_value_after_its_call(name: str, is_fixed: bool) -> None:
+def store_lengths(*lengths: int) -> Any:
+    """Return the free extent that a function has stored in calls with lengths."""
     stored: list[Any] = []
 
     def store(x: Any) -> Any:
         stored.append(x.shape[1])
-        return x * (int(x.shape[1]) if is_fixed else 2.0)
+        return x * 2.0
 
     function = toolkit.function(store)
-    for n in (5, 7):
+    for n in lengths:
         function(np.ones((2, n), "float32"))
+    return next(n for n in stored if type(n) is not int)
+
+
+@pytest.mark.parametrize("name", LATE_USES)
+def test_a_stored_length_has_the_value_of_its_only_call(name: str) -> None:
+    result, expected = (LATE_USES[name](n) for n in (store_lengths(5, 7), 7))
+    np.testing.assert_array_equal(result, expected)
+
+
+def test_a_stored_length_is_an_integer_after_its_only_call() -> None:
+    n = store_lengths(5, 7)
+    assert (f"{n}", f"{n + 1:4d}", repr(n)) == ("7", "   8", "7")
+    assert pickle.loads(pickle.dumps(n)) == 7
+    assert {7: "found"}[n] == "found" and n == 7 and n != 8 and max(n, 9) == 9
+
+
+@pytest.mark.parametrize("name", LATE_USES)
+def test_a_stored_length_has_no_value_after_calls_with_several(name: str) -> None:
     with pytest.raises(RuntimeError, match=r"store int\(x\.shape\[1\]\)"):
-        LATE_USES[name](next(n for n in stored if type(n) is not int))
+        LATE_USES[name](store_lengths(5, 7, 6))
+
+
+@pytest.mark.parametrize("is_constant", [False, True])
+def test_a_length_that_a_declared_first_run_stores_is_an_integer(
+    is_constant: bool,
+) -> None:
+    class First(toolkit.Model):
+        first = last = largest = 0
+
+        def test_step(self, data: Any) -> Any:
+            (x,) = data
+            self.first = self.first or x.shape[1]
+            self.last, self.largest = x.shape[1], max(self.largest, x.shape[1])
+            return {"sum": toolkit.ops.sum(x) / self.first}
+
+    lengths = [6] * 4 if is_constant else [6, 8, 7, 12]
+    dataset = toolkit.data.Dataset.from_generator(
+        lambda: ((np.ones((2, n), "float32"),) for n in lengths),
+        output_signature=(toolkit.data.TensorSpec((None, None), "float32"),),
+    )
+    model = First()
+    model.compile()
+    logs = model.evaluate(dataset, verbose=0, return_dict=True)
+    assert (logs["sum"], model.first) == (2 * lengths[-1] / 6, 6)
+    if is_constant:
+        assert (model.last, model.largest) == (6, 6)
+    else:
+        with pytest.raises(RuntimeError, match="x.shape"):
+            int(model.largest)

@@ -155,6 +155,30 @@ def test_gradients_of_integrals_are_the_integrands(name):
     np.testing.assert_allclose(tape.gradient(y, x), expected, 1e-13, 1e-15)
 
 
+def test_second_derivatives_of_spence_are_accurate_near_1():
+    points = [0.4, 0.98, 0.995, 1.0, 1.005, 1.02, 1.4]
+    with toolkit.GradientTape() as outer:
+        x = ops.array(points, "float64")
+        outer.watch(x)
+        with toolkit.GradientTape() as inner:
+            inner.watch(x)
+            y = ops.spence(x)
+        slope = inner.gradient(y, x)
+    with np.errstate(all="ignore"):
+        array = np.array(points)
+        expected = 1 / array / (1 - array) + np.log(array) / (1 - array) ** 2
+    expected[3] = 0.5
+    np.testing.assert_allclose(outer.gradient(slope, x), expected, 1e-10)
+
+
+def test_gradients_of_fresnel_integrals_are_0_at_infinity():
+    with toolkit.GradientTape() as tape:
+        x = ops.array([-INF, INF])
+        tape.watch(x)
+        y = ops.fresnel_sin(x) + 2 * ops.fresnel_cos(x)
+    np.testing.assert_array_equal(tape.gradient(y, x), [0, 0])
+
+
 def test_fresnel_integrals_are_accurate_everywhere():
     sines, cosines = special.fresnel(SIGNED)
     np.testing.assert_allclose(ops.fresnel_sin(SIGNED).numpy(), sines, 2e-14)

@@ -54,9 +54,13 @@ def extent(number: int | float | Extent, dtype: str) -> Any:
     sizes use the same kernels.
 
     Raises:
-        TraceError: it is an extent of a trace that has ended.
+        RuntimeError: it is an extent of a trace that has ended, and calls with other
+            extents use the program.
+        TraceError: it is an extent of another trace.
     """
-    if type(number) is Extent and (number.domain.is_sealed or state.trace is None):
+    if type(number) is Extent and number.domain.is_sealed:
+        number = number.domain.fix(number)
+    if type(number) is Extent and state.trace is None:
         raise TraceError(f"convert: {ENDED_EXTENT}")
     if state.trace is None:
         return number
@@ -78,6 +82,8 @@ def adopt(array: Array) -> Tensor:
 
 def _to_tensor(x: Any, dtype: str | None) -> Tensor:
     if type(x) is Extent:
+        if x.domain.is_sealed:
+            return convert(x.domain.fix(x), dtype)
         return extent(x, dtype or _dtype_of_extent(x))
     if type(x) is np.ndarray:
         return Tensor(_store_array(_check_array(np.array(x))))

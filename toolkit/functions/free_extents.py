@@ -164,13 +164,17 @@ class FreeTraces:
         return wrapper
 
     def find(
-        self, key: Key, trace: Callable[[Key], ConcreteFunction]
+        self,
+        key: Key,
+        trace: Callable[[Key], ConcreteFunction],
+        run: Callable[[], object],
     ) -> ConcreteFunction | None:
         """Return a compiled function for a new signature, from a trace of a family.
 
         Args:
             key: the key of the signature.
             trace: traces the function for a key with free extents.
+            run: runs the Python code for the key itself.
 
         Returns:
             None if the signature needs a separate trace.
@@ -183,6 +187,8 @@ class FreeTraces:
         concrete = _from_traces(family, extents)
         if concrete is None and not family.is_refused:
             family.signatures.append(extents)
+            if len(family.signatures) == 1 and _declared_positions(key, self.shapes):
+                run()  # code that stores an extent in its first run stores an integer
             if self._add_trace(family, key, extents, trace):
                 concrete = _from_traces(family, extents)
         return concrete
@@ -289,7 +295,7 @@ class FreeTraces:
             self._report(error)
             return None
         finally:
-            domain.seal()
+            domain.seal([extents[i] for i in _first_positions(symbols)])
         program = concrete.program
         if program.domain is not domain or program.code is None:
             names = [
@@ -306,6 +312,7 @@ def _from_traces(family: _Family, extents: Extents) -> ConcreteFunction | None:
     for free in reversed(family.traces):
         values = free.values(extents)
         if values is not None:
+            free.domain.use(values)
             return free.concrete.at(values)
     return None
 

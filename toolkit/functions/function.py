@@ -386,9 +386,14 @@ class Function:
             self._retain(concrete, leaves)
             return concrete
 
+        def run() -> None:
+            with scope, restore_on_error():
+                self._record((key, args, kwargs, leaves, arguments))
+            self.trace_count += 1
+
         concrete, calls = None, None
         if permits_free_extents(self.distribution, self.dialect, self.jit_compile):
-            concrete = self.free_traces.find(key, compile_free_trace)
+            concrete = self.free_traces.find(key, compile_free_trace, run)
         if concrete is None:
             concrete, calls = compile_trace(key)
         results: list[Tensor] = []

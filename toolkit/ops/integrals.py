@@ -6,6 +6,7 @@ All of them are elementwise and compute in float64.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -88,9 +89,10 @@ def _expint(x: Tensor) -> Tensor:
 
 
 def _expint_slope(x: Tensor) -> Tensor:
-    half = exp(x * 0.5)  # exp(x) overflows first
-    slope = where(isinf(x), x, half / x * half)
-    return where(less(x, 0), math.nan, slope)
+    finite = where(isinf(x), 1.0, x)
+    half = exp(finite * 0.5)  # exp(x) overflows first
+    slope = where(isinf(x), x, half / finite * half)
+    return where(less(x, 0), x * math.nan, slope)
 
 
 expint_p: Primitive = in_float64("expint", _expint, derivative=_expint_slope)
@@ -134,7 +136,7 @@ def _fresnel_series(first: int) -> list[float]:
 
 
 def _fresnel_angle(x: Tensor) -> Tensor:
-    """Return pi / 2 * x ** 2 in [0, 2 * pi]; NaN for infinity."""
+    """Return pi / 2 * x ** 2 in [0, 2 * pi] for a finite x."""
     quarters = x * x  # of a full rotation; multiples of 4 have no effect
     return (quarters - 4 * floor(quarters / 4)) * (math.pi / 2)
 
@@ -165,11 +167,18 @@ def _fresnel(is_sine: bool, x: Tensor) -> Tensor:
     return sign(x) * where(is_infinite, 0.5, where(is_far, y, series))
 
 
+def _fresnel_slope(wave: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Return the integrand; at infinity 0, because the integral is constant there."""
+    is_infinite = isinf(x)
+    slope = wave(_fresnel_angle(where(is_infinite, 0.0, x)))
+    return where(is_infinite, 0.0, slope)
+
+
 fresnel_sin_p: Primitive = in_float64(
-    "fresnel_sin", partial(_fresnel, True), derivative=lambda x: sin(_fresnel_angle(x))
+    "fresnel_sin", partial(_fresnel, True), derivative=partial(_fresnel_slope, sin)
 )
 fresnel_cos_p: Primitive = in_float64(
-    "fresnel_cos", partial(_fresnel, False), derivative=lambda x: cos(_fresnel_angle(x))
+    "fresnel_cos", partial(_fresnel, False), derivative=partial(_fresnel_slope, cos)
 )
 
 
@@ -240,9 +249,15 @@ def _spence(x: Tensor) -> Tensor:
     return where(less(x, 0), math.nan, y)
 
 
+# -log(x) / (x - 1) in powers of 1 - x.
+_SPENCE_SLOPE = [-1 / k for k in range(1, 10)]
+
+
 def _spence_slope(x: Tensor) -> Tensor:
-    slope = log(x) / where(equal(x, 1), 1.0, 1 - x)
-    return where(equal(x, 1), -1.0, where(isinf(x), 0.0, slope))
+    is_near = less(absolute(x - 1), 0.01)
+    near = polynomial(_SPENCE_SLOPE, where(is_near, 1 - x, 0.0))
+    far = where(is_near | isinf(x), 2.0, x)
+    return where(is_near, near, where(isinf(x), 0.0, log(far) / (1 - far)))
 
 
 spence_p: Primitive = in_float64("spence", _spence, derivative=_spence_slope)

@@ -48,10 +48,19 @@ ENDED_EXTENT = (
 class Domain:
     """The free extents of a compilation, and the conditions of its result.
 
+    After the compilation, code of the user can still contain extents. They have the
+    values of the call that was traced, as long as no call has others.
+
     Args:
         limits: the lowest and the highest value of each free extent. Speed is estimated
             for the highest one.
+
+    Attributes:
+        is_sealed: whether the compilation has ended.
+        is_shared: whether calls with several values use it.
     """
+
+    operations = _OPERATIONS | _COMPARISONS
 
     def __init__(self, limits: Sequence[tuple[int, int]]) -> None:
         self.limits = tuple(limits)
@@ -70,16 +79,35 @@ class Domain:
             self._factor(high, low, high, "") for low, high in limits
         )
         self._holds: Callable[..., object] | None = None
+        self._traced_values: tuple[int, ...] = ()
         self.is_sealed = False
+        self.is_shared = False
 
-    def seal(self) -> None:
-        """End the compilation: a condition that is new afterwards is an error."""
+    def seal(self, values: Sequence[int]) -> None:
+        """End the compilation: no condition is new afterwards.
+
+        Args:
+            values: the free extents in the call that was traced.
+        """
+        self._traced_values = tuple(values)
         self.is_sealed = True
 
-    def _add_condition(self, text: str, result: bool) -> None:
-        if self.is_sealed:
-            raise RuntimeError(f"{ENDED_EXTENT} (a new condition is {text})")
-        self._conditions[text] = result
+    def use(self, values: Sequence[int]) -> None:
+        """Note a call with these values of the free extents."""
+        self.is_shared = self.is_shared or tuple(values) != self._traced_values
+
+    def _traced_value(self, x: Number) -> int | float:
+        """Return a number in the call that was traced.
+
+        Raises:
+            RuntimeError: calls with other extents use the program.
+        """
+        if not isinstance(x, Extent):
+            return x
+        if self.is_shared:
+            raise RuntimeError(f"{ENDED_EXTENT} (its expression is {x.text})")
+        (value,) = self.evaluator([x])(*self._traced_values)
+        return value
 
     def _factor(self, value: int | float, low: float, high: float, text: str) -> Extent:
         factor = Factor(len(self._factors), value, low, high, text)
@@ -168,14 +196,18 @@ class Domain:
             if name != "==" and (decided := _decide(name, low, high)) is not None:
                 return decided
             x, bound = difference, 0
+        if self.is_sealed:
+            numbers = self._traced_value(x), self._traced_value(bound)
+            return _COMPARISONS[name](*numbers)
         result = _COMPARISONS[name](value_of(x), value_of(bound))
-        self._add_condition(f"({_text_of(x)} {name} {_text_of(bound)})", result)
+        self._conditions[f"({_text_of(x)} {name} {_text_of(bound)})"] = result
         return result
 
     def fix(self, x: Extent) -> int | float:
         """Fix an extent at its value for the example, and return the value."""
-        text = f"({_text_of(x)} == {x.value!r})"
-        self._add_condition(text, True)
+        if self.is_sealed:
+            return self._traced_value(x)
+        self._conditions[f"({_text_of(x)} == {x.value!r})"] = True
         return x.value
 
     @property

@@ -144,8 +144,20 @@ class Extent(Conversions):
     def _operate(self, name: str, x: Number, y: Number) -> Number:
         """Return an operation whose result is a separate factor."""
         if not self._can_combine(y if x is self else x):
-            return cast(Number, NotImplemented)
+            return cast(Number, self._apply_to_traced(name, x, y))
         return self.domain.apply(name, x, y)
+
+    def _apply_to_traced(self, name: str, x: Number, y: Number) -> object:
+        """Return an operation on an extent of an earlier compilation.
+
+        Extents of two compilations are never equal, because caches have such keys.
+        """
+        if name == "==" or not all(isinstance(z, (int, float)) for z in (x, y)):
+            return NotImplemented
+        a, b = _traced(x), _traced(y)
+        return (
+            NotImplemented if a is x and b is y else self.domain.operations[name](a, b)
+        )
 
     def _can_combine(self, other: object) -> bool:
         """Return whether an operand is a number, or an extent of the same domain."""
@@ -352,7 +364,7 @@ class Extent(Conversions):
 
     def _compare(self, name: str, x: Number, y: Number) -> bool:
         if not self._can_combine(y if x is self else x):
-            return cast(bool, NotImplemented)
+            return cast(bool, self._apply_to_traced(name, x, y))
         return self.domain.compare(name, x, y)
 
     def __eq__(self, other: object) -> bool:
@@ -390,6 +402,13 @@ def value_of(x: T) -> T:
         x: a number or an extent.
     """
     return cast(T, x.value) if isinstance(x, Extent) else x
+
+
+def _traced(x: Number) -> Number:
+    """Return an extent of an earlier compilation in the call that was traced."""
+    if type(x) is Extent and x.domain.is_sealed:
+        return x.domain.fix(x)
+    return x
 
 
 def is_same(x: Number, y: Number) -> bool:

@@ -19,7 +19,12 @@ from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import BodyStructure
 from toolkit.backends.numpy.jit.kernels.gemm.call_list import CallList
 from toolkit.backends.numpy.jit.kernels.gemm.combine import combine_call
-from toolkit.backends.numpy.jit.kernels.matmul.dot import MAX_ROWS, DotNumbers, DotPlan, emit_dot
+from toolkit.backends.numpy.jit.kernels.matmul.dot import (
+    MAX_ROWS,
+    DotNumbers,
+    DotPlan,
+    emit_dot,
+)
 from toolkit.backends.numpy.jit.kernels.matmul.pack import (
     PackNumbers,
     emit_pack,
