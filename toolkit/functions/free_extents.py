@@ -23,6 +23,7 @@ from toolkit.functions.concrete_function import ConcreteFunction
 from toolkit.ir import Spec
 from toolkit.ir.extents import Domain
 from toolkit.ir.extents.domain import is_prime
+from toolkit.thread_state import restore_on_error
 
 # The key of a trace: the structure, the static leaves and specs, the location, and the
 # specs of the results of host calls.
@@ -188,7 +189,8 @@ class FreeTraces:
         if concrete is None and not family.is_refused:
             family.signatures.append(extents)
             if len(family.signatures) == 1 and _declared_positions(key, self.shapes):
-                run()  # code that stores an extent in its first run stores an integer
+                with restore_on_error():
+                    run()  # code that stores an extent the first time stores an integer
             if self._add_trace(family, key, extents, trace):
                 concrete = _from_traces(family, extents)
         return concrete

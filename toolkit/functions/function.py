@@ -6,7 +6,7 @@ import inspect
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from itertools import chain
 from typing import Any, ClassVar, TypeAlias
 
@@ -128,22 +128,17 @@ class Function:
             return self
         methods = methods_of(instance)
         if self not in methods:
-            methods[self] = type(self)(
-                self.python_function.__get__(instance, owner),
-                self.input_signature,
-                self.reduce_retracing,
-                self.jit_compile,
-            )
+            bound = self.python_function.__get__(instance, owner)
+            methods[self] = type(self)(bound, *self._options)
         return methods[self]
 
     def __reduce__(self) -> Any:
         """Copies start without traces."""
-        return type(self), (
-            self.python_function,
-            self.input_signature,
-            self.reduce_retracing,
-            self.jit_compile,
-        )
+        return type(self), (self.python_function, *self._options)
+
+    @property
+    def _options(self) -> tuple[Sequence[object] | None, bool, bool | str]:
+        return self.input_signature, self.reduce_retracing, self.jit_compile
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if state.trace is not None:
@@ -364,6 +359,7 @@ class Function:
     ) -> tuple[ConcreteFunction, list[Tensor]]:
         """Run the Python code on placeholders and compile the trace."""
         scope = nullcontext() if self.dialect is None else self.dialect.activate()
+        inputs = args, kwargs, leaves, arguments
 
         def compile_trace(
             key: Key, record: Callable[..., Recorded] = self._record
@@ -374,8 +370,7 @@ class Function:
                 show_progress(f"compiling {self.name}"),
                 paused_collection(),
             ):
-                inputs = key, args, kwargs, leaves, arguments
-                trace, outputs, calls = record(inputs)
+                trace, outputs, calls = record((key, *inputs))
                 return self._compile(trace, outputs), calls
 
         def compile_free_trace(key: Key) -> ConcreteFunction:
@@ -386,13 +381,9 @@ class Function:
             self._retain(concrete, leaves)
             return concrete
 
-        def run() -> None:
-            with scope, restore_on_error():
-                self._record((key, args, kwargs, leaves, arguments))
-            self.trace_count += 1
-
         concrete, calls = None, None
         if permits_free_extents(self.distribution, self.dialect, self.jit_compile):
+            run = partial(self._record, (key, *inputs))
             concrete = self.free_traces.find(key, compile_free_trace, run)
         if concrete is None:
             concrete, calls = compile_trace(key)

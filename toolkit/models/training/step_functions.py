@@ -69,7 +69,7 @@ class CompiledStep:
 
     @property
     def trace_count(self) -> int:
-        """Return the number of runs of the step's Python code."""
+        """Return the number of traces of the step that were compiled."""
         count = sum(function.trace_count for function in self._functions.values())
         return self._past_traces + count
 
