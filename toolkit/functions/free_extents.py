@@ -146,6 +146,8 @@ class FreeTraces:
     def __init__(self, name: str) -> None:
         self.name = name
         self.shapes: Sequence[Shape] = ()
+        # Domains of this call, and the values of their free extents.
+        self._sealed: list[tuple[Domain, list[int]]] = []
         self._families: dict[Hashable, _Family] = {}
 
     @staticmethod
@@ -193,6 +195,9 @@ class FreeTraces:
                     run()  # code that stores an extent the first time stores an integer
             if self._add_trace(family, key, extents, trace):
                 concrete = _from_traces(family, extents)
+            while self._sealed:
+                domain, values = self._sealed.pop()
+                domain.release(values)
         return concrete
 
     def _report(self, error: Exception) -> None:
@@ -297,7 +302,9 @@ class FreeTraces:
             self._report(error)
             return None
         finally:
-            domain.seal([extents[i] for i in _first_positions(symbols)])
+            domain.seal()
+            values = [extents[i] for i in _first_positions(symbols)]
+            self._sealed.append((domain, values))
         program = concrete.program
         if program.domain is not domain or program.code is None:
             names = [

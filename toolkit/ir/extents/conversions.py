@@ -97,14 +97,14 @@ class Conversions:
         return hash(self.domain.fix(self))
 
     def __repr__(self) -> str:
-        if self.domain.is_shared or _hashing.get():  # for messages of the compiler
+        if not self.domain.is_readable or _hashing.get():  # for messages
             return f"<extent {self.text}>"
         return repr(self.domain.fix(self))
 
     __str__ = __repr__
 
     def __format__(self, spec: str) -> str:
-        if self.domain.is_shared or _hashing.get():
+        if not self.domain.is_readable or _hashing.get():
             return str(self)
         return format(self.domain.fix(self), spec)
 

@@ -48,15 +48,15 @@ ENDED_EXTENT = (
 class Domain:
     """The free extents of a compilation, and the conditions of its result.
 
-    After the compilation, code of the user can still contain extents. They have the
-    values of the call that was traced, as long as no call has others.
+    After its release, code of the user can still contain extents. They have the values
+    of the call that was traced, as long as no call has others.
 
     Args:
         limits: the lowest and the highest value of each free extent. Speed is estimated
             for the highest one.
 
     Attributes:
-        is_sealed: whether the compilation has ended.
+        is_sealed: whether the compilation has ended. No condition is new afterwards.
         is_shared: whether calls with several values use it.
     """
 
@@ -83,28 +83,40 @@ class Domain:
         self.is_sealed = False
         self.is_shared = False
 
-    def seal(self, values: Sequence[int]) -> None:
-        """End the compilation: no condition is new afterwards.
+    def seal(self) -> None:
+        """End the compilation. Until the release, an extent must not be read."""
+        self.is_sealed = True
+
+    def release(self, values: Sequence[int]) -> None:
+        """Let code of the user read the extents.
 
         Args:
             values: the free extents in the call that was traced.
         """
         self._traced_values = tuple(values)
-        self.is_sealed = True
 
     def use(self, values: Sequence[int]) -> None:
         """Note a call with these values of the free extents."""
-        self.is_shared = self.is_shared or tuple(values) != self._traced_values
+        is_first = not self._traced_values or tuple(values) == self._traced_values
+        self.is_shared = self.is_shared or not is_first
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether an extent has a value: during the trace, and after the release."""
+        if not self.is_sealed:
+            return True
+        return bool(self._traced_values) and not self.is_shared
 
     def _traced_value(self, x: Number) -> int | float:
         """Return a number in the call that was traced.
 
         Raises:
-            RuntimeError: calls with other extents use the program.
+            RuntimeError: calls with other extents use the program, or the compiler
+                reads an extent after the compilation.
         """
         if not isinstance(x, Extent):
             return x
-        if self.is_shared:
+        if not self.is_readable:
             raise RuntimeError(f"{ENDED_EXTENT} (its expression is {x.text})")
         (value,) = self.evaluator([x])(*self._traced_values)
         return value

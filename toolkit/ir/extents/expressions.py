@@ -155,9 +155,9 @@ class Extent(Conversions):
         if name == "==" or not all(isinstance(z, (int, float)) for z in (x, y)):
             return NotImplemented
         a, b = _traced(x), _traced(y)
-        return (
-            NotImplemented if a is x and b is y else self.domain.operations[name](a, b)
-        )
+        if a is x and b is y:
+            return NotImplemented
+        return self.domain.operations[name](a, b)
 
     def _can_combine(self, other: object) -> bool:
         """Return whether an operand is a number, or an extent of the same domain."""

@@ -246,10 +246,8 @@ class LLVMScalars:
             return math.of_vectors(partial(rounded, llvm), self.b, *xs)
         if isinstance(llvm, str):
             return self.b.intrinsic(llvm, *xs)
-        emit, use = (
-            partial(math.of_vectors, llvm),
-            f"{name}_{xs[0].dtype}x{xs[0].lanes}",
-        )
+        emit = partial(math.of_vectors, llvm)
+        use = f"{name}_{xs[0].dtype}x{xs[0].lanes}"
         self._uses[use] += 1
         if self._uses[use] <= _MAX_INLINE_USES:
             return emit(self.b, *xs)
