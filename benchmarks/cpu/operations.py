@@ -110,7 +110,7 @@ def measure_sizes(operation, is_gradient, options):
     """Yield the rows of an operation, one for each size."""
     names = list(CANDIDATES)
     for size in map(int, options.sizes.split(",")):
-        if size in operation.sizes:
+        if names and size in operation.sizes:
             row = measure_row(operation, size, is_gradient, options.rounds, names)
             yield row
             names = [n for n in names if row["median"].get(n, 0.0) <= SLOW]
