@@ -171,6 +171,28 @@ def test_second_derivatives_of_spence_are_accurate_near_1():
     np.testing.assert_allclose(outer.gradient(slope, x), expected, 1e-10)
 
 
+SECOND = {
+    "expint": lambda x: np.exp(x) / x - np.exp(x) / x**2,
+    "fresnel_sin": lambda x: np.pi * x * np.cos(_RIGHT_ANGLE * x * x),
+    "fresnel_cos": lambda x: -np.pi * x * np.sin(_RIGHT_ANGLE * x * x),
+}
+
+
+@pytest.mark.parametrize("name", SECOND)
+def test_second_derivatives_of_integrals(name):
+    points = np.array([0.01, 0.4, 1.0, 3.0, 30.0])
+    with toolkit.GradientTape() as outer:
+        x = ops.array(points)
+        outer.watch(x)
+        with toolkit.GradientTape() as inner:
+            inner.watch(x)
+            y = getattr(ops, name)(x)
+        slope = inner.gradient(y, x)
+    np.testing.assert_allclose(
+        outer.gradient(slope, x), SECOND[name](points), 1e-9, 1e-9
+    )
+
+
 def test_gradients_of_fresnel_integrals_are_0_at_infinity():
     with toolkit.GradientTape() as tape:
         x = ops.array([-INF, INF])

@@ -92,7 +92,7 @@ def _expint_slope(x: Tensor) -> Tensor:
     finite = where(isinf(x), 1.0, x)
     half = exp(finite * 0.5)  # exp(x) overflows first
     slope = where(isinf(x), x, half / finite * half)
-    return where(less(x, 0), x * math.nan, slope)
+    return where(less(x, 0), math.nan, slope)
 
 
 expint_p: Primitive = in_float64("expint", _expint, derivative=_expint_slope)
