@@ -421,18 +421,24 @@ class Builder:
         self.emit(f"br label %{exit_block}")
         self.label(exit_block)
 
-    def function(self, name: str, parameters: Sequence[str]) -> str:
+    def function(
+        self, name: str, parameters: Sequence[str], result: Value | None = None
+    ) -> str:
         """Return the text of the function."""
-        head = f"define void @{name}({', '.join(parameters)}) #0 {{\nentry:"
-        return "\n".join([head, *self.lines, "  ret void", "}"])
+        kind = result.type if result else "void"
+        head = f"define {kind} @{name}({', '.join(parameters)}) #0 {{\nentry:"
+        end = f"  ret {kind} {result}" if result else "  ret void"
+        return "\n".join([head, *self.lines, end, "}"])
 
-    def internal_function(self, name: str, parameters: Sequence[str]) -> set[str]:
+    def internal_function(
+        self, name: str, parameters: Sequence[str], result: Value | None = None
+    ) -> set[str]:
         """Return the text of a function for `call`, and its declarations.
 
         A separate function keeps other values out of its registers.
         """
-        text = self.function(name, parameters).replace("define", "define internal", 1)
-        return {*self.declarations, text}
+        text = self.function(name, parameters, result)
+        return {*self.declarations, text.replace("define", "define internal", 1)}
 
     def call(self, name: str, *arguments: Value | int) -> None:
         """Call an internal function."""
@@ -466,10 +472,8 @@ class Builder:
             Value(f"%x{i}", x.dtype, x.lanes) for i, x in enumerate(arguments)
         ]
         result = emit(b, *parameters)
-        listed = ", ".join(f"{x.type} {x}" for x in parameters)
-        head = f"define internal {result.type} @{name}({listed}) #0 {{\nentry:"
-        text = "\n".join([head, *b.lines, f"  ret {result.type} {result}", "}"])
-        self.declarations |= {*b.declarations, text}
+        texts = [f"{x.type} {x}" for x in parameters]
+        self.declarations |= b.internal_function(name, texts, result)
         return result
 
 
