@@ -83,13 +83,13 @@ LATE_USES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def store_lengths(*lengths: int) -> Any:
+def store_lengths(*lengths: int, is_fixed: bool = False) -> Any:
     """Return the free extent that a function has stored in calls with lengths."""
     stored: list[Any] = []
 
     def store(x: Any) -> Any:
         stored.append(x.shape[1])
-        return x * 2.0
+        return x * (int(x.shape[1]) if is_fixed else 2.0)
 
     function = toolkit.function(store)
     for n in lengths:
@@ -98,8 +98,12 @@ def store_lengths(*lengths: int) -> Any:
 
 
 @pytest.mark.parametrize("name", LATE_USES)
-def test_a_stored_length_has_the_value_of_its_only_call(name: str) -> None:
-    result, expected = (LATE_USES[name](n) for n in (store_lengths(5, 7), 7))
+@pytest.mark.parametrize("is_fixed", [False, True])
+def test_a_stored_length_has_the_value_of_its_only_call(
+    name: str, is_fixed: bool
+) -> None:
+    stored = store_lengths(5, 7, is_fixed=is_fixed)
+    result, expected = (LATE_USES[name](n) for n in (stored, 7))
     np.testing.assert_array_equal(result, expected)
 
 

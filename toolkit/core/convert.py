@@ -82,9 +82,7 @@ def adopt(array: Array) -> Tensor:
 
 def _to_tensor(x: Any, dtype: str | None) -> Tensor:
     if type(x) is Extent:
-        if x.domain.is_sealed:
-            return convert(x.domain.fix(x), dtype)
-        return extent(x, dtype or _dtype_of_extent(x))
+        return convert(extent(x, dtype or _dtype_of_extent(x)), dtype)
     if type(x) is np.ndarray:
         return Tensor(_store_array(_check_array(np.array(x))))
     value = getattr(x, "value", None)

@@ -190,10 +190,11 @@ class FreeTraces:
         concrete = _from_traces(family, extents)
         if concrete is None and not family.is_refused:
             family.signatures.append(extents)
-            if len(family.signatures) == 1 and _declared_positions(key, self.shapes):
+            declared = _declared_positions(key, self.shapes)
+            if declared and len(family.signatures) == 1:
                 with restore_on_error():
                     run()  # code that stores an extent the first time stores an integer
-            if self._add_trace(family, key, extents, trace):
+            if self._add_trace(family, key, declared, trace):
                 concrete = _from_traces(family, extents)
             while self._sealed:
                 domain, values = self._sealed.pop()
@@ -211,7 +212,7 @@ class FreeTraces:
         self,
         family: _Family,
         key: Key,
-        extents: Extents,
+        declared: set[int],
         trace: Callable[[Key], ConcreteFunction],
     ) -> bool:
         """Trace with the extents that vary as free ones; return whether it succeeds."""
@@ -220,7 +221,7 @@ class FreeTraces:
             or len(family.traces) >= _MAX_TRACES
         ):
             return False
-        declared = _declared_positions(key, self.shapes)
+        extents = family.signatures[-1]
         leading = _leading_positions(key)
         symbols = _symbols_of(family.signatures, leading, declared)
         if symbols is None:
