@@ -142,6 +142,8 @@ def time_alternately(
         seconds: the minimum of a sample, reached by repeated calls.
         rounds: a function from the seconds of the slowest call to the sample count.
     """
+    if not calls:
+        return {}
     once = {name: cpu_seconds(call, 1) for name, call in calls.items()}
     counts = {}
     for name, call in calls.items():

@@ -110,19 +110,19 @@ def summary(rows):
     for gradient in (False, True):
         for size, name in enumerate(SIZE_NAMES):
             for candidate in OURS:
-                ratios = [
-                    ratio(row, candidate)
+                chosen = [
+                    row
                     for row in rows
                     if (row["gradient"], row["size"]) == (gradient, size)
                 ]
+                ratios = [ratio(row, candidate) for row in chosen]
                 ratios = [value for value in ratios if value is not None]
                 if not ratios:
                     continue
                 to_torch = [
                     row["median"][candidate] / row["median"]["torch"]
-                    for row in rows
-                    if (row["gradient"], row["size"]) == (gradient, size)
-                    and {candidate, "torch"} <= row["median"].keys()
+                    for row in chosen
+                    if {candidate, "torch"} <= row["median"].keys()
                 ]
                 shares = [
                     f"{sum(value > bar for value in ratios) / len(ratios):.0%}"
@@ -131,7 +131,8 @@ def summary(rows):
                 kind = "gradient" if gradient else "forward"
                 head = f"{name}, {kind}, {candidate}"
                 cells = (str(len(ratios)), f"{median(ratios):.2f}", *shares)
-                lines.append((head, *cells, f"{median(to_torch):.2f}"))
+                last = f"{median(to_torch):.2f}" if to_torch else ""
+                lines.append((head, *cells, last))
     bars = (f"above {bar}" for bar in BARS)
     heads = ("elements", "rows", "median ratio", *bars, "median to torch")
     return table(heads, lines)
