@@ -155,7 +155,7 @@ def test_functions(function, dtype):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_frequent_functions_have_equal_bits(dtype, lanes):
-    """Check that the uses of a function that are calls have the bits of the others."""
+    """Check that inline code and calls of a separate function have equal bits."""
     x, y = normal(100, dtype=dtype), normal(100, dtype=dtype, seed=1)
     x[:10] = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, 1e-40, -2.5]
 

@@ -243,7 +243,7 @@ class Preparation:
 
 
 def for_batches(step: Any, source: Source) -> Any:
-    """Return a step, which knows the shapes of the batches if it is a new program.
+    """Set the shapes of the batches on a step without traces, and return the step.
 
     Args:
         step: the step.
