@@ -102,10 +102,20 @@ def _reduction(name: str, attrs: Attributes, dtype: object = None) -> DirectCall
 
 def _scan(name: str, specs: Sequence[Spec], attrs: Attributes) -> DirectCall | None:
     (x,) = specs
-    if attrs["reverse"] or x.size >= WIDE or x.dtype in HALVES:
+    if x.size >= WIDE or x.dtype in HALVES:
         return None
-    dtype = dtypes.numpy_dtype(x.dtype)
-    return DirectCall(_UFUNCS[name].accumulate, (attrs["axis"], dtype))
+    dtype, axis = dtypes.numpy_dtype(x.dtype), attrs["axis"]
+    accumulate = _UFUNCS[name].accumulate
+    if not attrs["reverse"]:
+        return DirectCall(accumulate, (axis, dtype))
+    shape, backwards = x.shape, (*[slice(None)] * axis, slice(None, None, -1))
+
+    def call(x: Array) -> Array:
+        y = np.empty(shape, dtype)
+        accumulate(x[backwards], axis, dtype, y[backwards])
+        return y
+
+    return DirectCall(call)
 
 
 def _position(name: str, specs: Sequence[Spec], attrs: Attributes) -> DirectCall | None:
