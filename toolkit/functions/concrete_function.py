@@ -230,7 +230,7 @@ class ConcreteFunction:
             state.tapes or device_memories or state.overlay is not None
         ):
             arrays = self.executable.call([x._array for x in tensors])
-            return self._pack(list(map(Tensor, arrays)))
+            return self._pack(list(map(Tensor, arrays, self.specs)))
         if device_memories and not self._is_on_device():
             for variable in (*self.variables, *self.written_variables):
                 variable.settle()

@@ -151,7 +151,7 @@ class Function:
                 return self._call_python(args, kwargs)
             return concrete.call(tensors)
         try:
-            signature = tuple([(x._array.shape, x._array.dtype) for x in args])
+            signature = tuple([(x._array.shape, x._dtype) for x in args])
         except AttributeError:  # a tensor without data
             self._find_trace(args, kwargs)
             raise
