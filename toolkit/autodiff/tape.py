@@ -29,7 +29,7 @@ from toolkit.ops.shape import sum_to
 reverse_passes: list[Callable[..., list[Any] | None]] = []
 # Name scope of nodes that a reverse pass traces, inside the scope of the layer.
 _GRADIENT = "gradient"
-_LEAVES = (Tensor, Variable)
+_LEAVES = frozenset({Tensor, Variable})
 
 
 class GradientTape:
@@ -73,10 +73,10 @@ class GradientTape:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        state.tapes = self._other_tapes()
+        state.tapes = () if state.tapes == (self,) else self._other_tapes()
 
     def _other_tapes(self) -> tuple[Any, ...]:
-        return tuple(tape for tape in state.tapes if tape is not self)
+        return tuple([tape for tape in state.tapes if tape is not self])
 
     def watch(self, tensor: Any) -> None:
         """Record operations on `tensor`, or on each tensor in a nest.
@@ -84,13 +84,15 @@ class GradientTape:
         Args:
             tensor: a tensor, or a nest of tensors.
         """
-        for leaf in map(unwrap_variable, _flatten(tensor)):
+        for leaf in _flatten(tensor):
+            if type(leaf) is not Tensor:
+                leaf = unwrap_variable(leaf)
             if isinstance(leaf, Variable):
                 self._variables[leaf] = None
                 leaf.read()
             elif not isinstance(leaf, Tensor):
                 raise GradientError(f"watch: expected a tensor; received {leaf!r}")
-            elif leaf.dtype not in dtypes.INEXACT:
+            elif leaf._dtype not in dtypes.INEXACT:
                 raise GradientError(
                     "watch: only floating tensors have gradients; "
                     f"received {leaf.dtype}"
@@ -162,14 +164,15 @@ class GradientTape:
             if y.dtype in dtypes.INEXACT:
                 watched.add(y)
 
-    def record_call(self, plan: RecordedPlan, values: list[Tensor]) -> None:
+    def record_call(self, plan: RecordedPlan, values: list[Any]) -> None:
         """Record the operations of a replay.
 
         Args:
             plan: the operations.
-            values: all values of the call.
+            values: all values of the call; None in place of a value that is not stored.
         """
         if type(self).record is not GradientTape.record:
+            RecordedCall(plan, (), values).complete()
             for step in plan.steps():
                 operands = tuple([values[i] for i in step.inputs])
                 outputs = tuple([values[i] for i in step.outputs])
@@ -182,7 +185,8 @@ class GradientTape:
         recorded, results = plan.effects(mask)
         if recorded:
             self._records.append(RecordedCall(plan, mask, values))
-            watched.update([values[i] for i in results])
+            stored = [values[i] for i in results]
+            watched.update([y for y in stored if y is not None])
 
     @property
     def _nodes(self) -> list[Node]:
@@ -190,6 +194,7 @@ class GradientTape:
         nodes: list[Node] = []
         for entry in self._records:
             if isinstance(entry, RecordedCall):
+                self._watched.update(entry.complete())
                 nodes += entry.nodes()
             else:
                 nodes.append(entry)
@@ -236,10 +241,10 @@ class GradientTape:
                 "only once; create it with persistent=True"
             )
         self._used = True
-        if not self.persistent:
+        if state.tapes and not self.persistent:
             state.tapes = self._other_tapes()
         leaves = _flatten_sources(sources)
-        watch_gradients(leaf for leaf in leaves if isinstance(leaf, Variable))
+        watch_gradients(leaves)
         targets, weights, results = _flatten(target), None, None
         if output_gradients is None:  # otherwise it is a step of a larger gradient
             _warn_of_integers(targets, leaves)
@@ -458,7 +463,7 @@ def _flatten(nest: object) -> list[Any]:
     """Return the leaves of a nest, which is often a tensor or a list of tensors."""
     if type(nest) is Tensor:
         return [nest]
-    if type(nest) is list and all(type(x) in _LEAVES for x in nest):
+    if type(nest) is list and _LEAVES.issuperset(map(type, nest)):
         return nest
     leaves: list[Any] = tree.flatten(nest)
     return leaves
@@ -470,7 +475,7 @@ def _flatten_sources(nest: object) -> list[Any]:
     if leaves is not nest and type(nest) is not Tensor:
         leaves = list(map(unwrap_variable, leaves))
         for leaf in leaves:
-            if not isinstance(leaf, _LEAVES):
+            if not isinstance(leaf, (Tensor, Variable)):
                 raise GradientError(
                     "GradientTape.gradient: expected tensors or Variables as sources; "
                     f"received {leaf!r}"

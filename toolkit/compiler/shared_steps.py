@@ -55,19 +55,20 @@ def check_update(name: str, is_first: bool = False) -> None:
     )
 
 
-def watch_gradients(sources: Iterable[Variable]) -> None:
+def watch_gradients(sources: Iterable[object]) -> None:
     """Check the next assignment of variables whose gradients one process computes.
 
     Such an assignment is an update by hand, which `check_update` must refuse.
 
     Args:
-        sources: the variables.
+        sources: tensors and variables.
     """
     job = distribution_context.current()
     if job is None or _step.is_shared or job.num_processes == 1:
         return
-    for variable in sources:
-        variable.assignment_check = _check_assignment
+    for source in sources:
+        if hasattr(source, "assignment_check"):
+            source.assignment_check = _check_assignment
 
 
 def _check_assignment(variable: Variable) -> None:

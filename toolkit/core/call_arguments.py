@@ -15,6 +15,7 @@ STATIC_TYPES = frozenset({int, bool, str, type(None)})
 # Items of the lists of an argument: each signature stores them, for many signatures.
 _MAX_ITEMS = 512
 _PACKAGE = __name__.partition(".")[0] + "."
+_FLAT_TYPES = STATIC_TYPES | {Tensor, float}
 _INTEGERS, _STRINGS = frozenset({int}), frozenset({str})
 
 
@@ -111,8 +112,11 @@ def tensors_of(
         kwargs: the keyword arguments.
         key_of: returns the tensor of a pending key.
     """
+    operands = (*args, *kwargs.values()) if kwargs else args
+    if _FLAT_TYPES.issuperset(map(type, operands)):
+        return [x for x in operands if type(x) is Tensor]
     tensors: list[Tensor] = []
-    pending: list[object] = [*args, *kwargs.values()][::-1]
+    pending: list[object] = [*operands[::-1]]
     while pending:
         x = pending.pop()
         if type(x) is Tensor:

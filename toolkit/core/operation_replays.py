@@ -20,7 +20,7 @@ from toolkit.core.call_arguments import (
 from toolkit.core.replays import (
     KERNEL_ERRORS,
     Replay,
-    accepts_replays,
+    accept_replays,
     active,
     make_replay,
     same_bits,
@@ -137,10 +137,11 @@ def call_operation(
     if replay is _unknown:  # outside of the handler: errors have no context
         return _run_unknown(calls, signature, function, args, kwargs)
     try:
-        if not state.tapes:
+        tapes = state.tapes
+        if not tapes:
             return replay.run(*arrays)
-        if all(map(accepts_replays, state.tapes)):
-            return replay.run_recorded(tensors_of(args, kwargs), state.tapes)
+        if accept_replays(tapes):
+            return replay.run_recorded(tensors_of(args, kwargs), tapes)
     except KERNEL_ERRORS:
         pass
     return None

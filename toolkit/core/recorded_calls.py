@@ -6,7 +6,7 @@ Only a reverse pass in Python needs these nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,8 +16,8 @@ from toolkit.backends.base import Backend
 from toolkit.backends.composites import CompositeKernel, KernelSequence
 from toolkit.backends.kernels import DirectCall, Kernel
 from toolkit.backends.step_function import StepFunction
-from toolkit.core.tensor import Tensor
-from toolkit.ir import Graph, Node, Primitive, Value
+from toolkit.core.tensor import Tensor, state
+from toolkit.ir import Graph, Node, Primitive, Spec, Value
 
 
 class _Step(NamedTuple):
@@ -29,12 +29,33 @@ class _Step(NamedTuple):
     outputs: tuple[int, ...]
 
 
+# Calls of a plan whose missing values were computed, after which no value is missing.
+_MAX_COMPLETIONS = 8
+
+
+class _Kernels(NamedTuple):
+    """Kernels of a plan.
+
+    Attributes:
+        run: a function of the arrays of the inputs, which returns the arrays of the
+            stored results: a tuple, unless there is one.
+        stored: the indices of these results among all values, and their specs.
+    """
+
+    run: Callable[..., Any]
+    stored: list[tuple[int, Spec]]
+
+
 class RecordedPlan:
-    """Kernels of a graph that return all values, for tapes.
+    """Kernels of a graph that return the values which tapes need.
 
     The values are in this order: the inputs, the constants, and the results of the
     nodes. Operations without an effect belong to it, too. So tapes of the Python code
     and of a replay have the same nodes.
+
+    At first the kernels return all values. After many calls they return the outputs,
+    and the values that the compiled or replayed reverse passes read. Other reverse
+    passes compute the missing values again.
 
     Args:
         backend: the backend of the kernels.
@@ -63,41 +84,89 @@ class RecordedPlan:
         ]
         self._outputs = [(indices.get(y, -1), y) for y in graph.outputs]
         self._backend, self._graph, self._results = backend, graph, results
-        # A function of the arrays of the inputs, which returns the arrays of results.
-        self.run: Callable[..., Any]
-        self.compile()
-        self._is_single = len(results) == 1
+        # The indices of the results that reverse passes read; None: no pass was known.
+        self._needed: set[int] | None = None
+        self._num_completions = 0
+        self._all: _Kernels = self._kernels_of_all()
+        self._kernels, self._is_hot = self._all, False
         self._effects: dict[tuple[bool, ...], tuple[list[_Step], list[int]]] = {}
 
-    def compile(self, is_hot: bool = False) -> None:
-        """Set `run`.
+    def compile(self) -> None:
+        """Replace the kernels: many calls follow, so generated code is worthwhile."""
+        self._is_hot = True
+        needed, first = self._needed, self.num_leaves
+        stored = [i for i, y in self._outputs if y.constant is None]
+        if needed is None or not stored or self._num_completions >= _MAX_COMPLETIONS:
+            self._kernels = self._all = self._kernels_of_all(is_hot=True)
+            return
+        stored = sorted({*stored, *needed})
+        outputs = tuple([self._results[i - first] for i in stored])
+        graph = Graph(self._graph.inputs, self._graph.nodes, outputs).pruned()
+        function = KernelSequence(self._backend, graph, is_hot=True)
+        self._kernels = _Kernels(function.run, self._with_specs(stored))
 
-        Args:
-            is_hot: whether many calls follow, so that generated code is worthwhile.
-        """
+    def _kernels_of_all(self, is_hot: bool = False) -> _Kernels:
+        """Return kernels that return the results of all nodes."""
         asarray = self._backend.memory.asarray
         arrays: dict[Value, Any] = {x: asarray(x.constant) for x in self._constants}
         function = StepFunction(self._graph.inputs, arrays)
         for node in self._graph.nodes:
             function.add(_recorded_kernel(self._backend, node, is_hot), node, ())
-        self.run = function.write(self._results)
+        indices = range(self.num_leaves, self.num_leaves + len(self._results))
+        return _Kernels(function.write(self._results), self._with_specs(indices))
 
-    def values(self, inputs: Sequence[Tensor], arrays: object) -> list[Tensor]:
-        """Return all values.
+    def _with_specs(self, indices: Iterable[int]) -> list[tuple[int, Spec]]:
+        return [(i, self._specs[i - self.num_leaves]) for i in indices]
+
+    def need(self, indices: Iterable[int]) -> None:
+        """Store values of later calls, because a new reverse pass reads them.
+
+        Args:
+            indices: the indices of values.
+        """
+        needed = {i for i in indices if i >= self.num_leaves}
+        if self._needed is None or not needed <= self._needed:
+            self._needed = needed | (self._needed or set())
+            if self._is_hot:
+                self.compile()
+
+    def call(self, inputs: Sequence[Tensor]) -> list[Any]:
+        """Return all values for inputs; None in place of a value that is not stored.
 
         Args:
             inputs: the inputs.
-            arrays: the result of `run`.
         """
-        values = [*inputs, *self._constants]
-        results: Any = (arrays,) if self._is_single else arrays
-        for array, spec in zip(results, self._specs, strict=True):
+        run, stored = self._kernels
+        arrays = state.quietly(run, *[x._array for x in inputs])
+        results: Any = arrays if len(stored) > 1 else (arrays,)
+        values: list[Any] = [*inputs, *self._constants]
+        if len(stored) < len(self._specs):
+            values += [None] * len(self._specs)
+            for array, (i, spec) in zip(results, stored, strict=True):
+                values[i] = Tensor(np.asarray(array), spec)
+            return values
+        for array, (_, spec) in zip(results, stored, strict=True):
             if type(array) is not np.ndarray:  # a 0-d result of a ufunc
                 array = np.asarray(array)
             values.append(Tensor(array, spec))
         return values
 
-    def outputs(self, values: Sequence[Tensor]) -> list[Tensor]:
+    def complete(self, values: list[Any]) -> None:
+        """Compute the values of a call that are None.
+
+        Args:
+            values: all values of the call.
+        """
+        self._num_completions += 1
+        if self._num_completions == _MAX_COMPLETIONS:
+            self.compile()
+        inputs = values[: len(self._graph.inputs)]
+        arrays = state.quietly(self._all.run, *[x._array for x in inputs])
+        for array, (i, spec) in zip(arrays, self._all.stored, strict=True):
+            if values[i] is None:
+                values[i] = Tensor(np.asarray(array), spec)
+
+    def outputs(self, values: Sequence[Any]) -> list[Tensor]:
         """Return the outputs of the graph. Constants are new arrays in each call.
 
         Args:
@@ -147,15 +216,21 @@ class RecordedCall(NamedTuple):
     Attributes:
         plan: the operations.
         watched: whether the tape watches each input and each constant.
-        values: all values of the call.
+        values: all values of the call; None in place of a value that is not stored.
     """
 
     plan: RecordedPlan
     watched: tuple[bool, ...]
-    values: list[Tensor]
+    values: list[Any]
+
+    def complete(self) -> list[Tensor]:
+        """Compute all values; return those that a tape watches."""
+        if any(x is None for x in self.values):
+            self.plan.complete(self.values)
+        return [self.values[i] for i in self.plan.effects(self.watched)[1]]
 
     def nodes(self) -> Iterator[Node]:
-        """Yield the recorded operations."""
+        """Yield the recorded operations, after `complete`."""
         values = self.values
         for op, inputs, attrs, outputs in self.plan.effects(self.watched)[0]:
             yield Node(

@@ -30,8 +30,8 @@ from toolkit.type_aliases import Array
 
 # Nodes of the largest graph, and elements of the largest operands.
 _MAX_NODES, _MAX_ELEMENTS = 4000, 1 << 25
-# Elements up to which tapes record a call as one record, with all values. Python code
-# costs little compared with the kernels of larger calls, and frees some values.
+# Elements up to which tapes record a call as one record, unless one loop can compute it.
+# Python code costs little compared with the kernels of larger calls.
 _MAX_RECORDED = 1 << 20
 # Elements of results that are the same in each call. A replay copies them.
 _MAX_CONSTANTS = 4096
@@ -107,7 +107,7 @@ class Tape(Protocol):
     ) -> None:
         """Record an operation."""
 
-    def record_call(self, plan: RecordedPlan, values: list[Tensor]) -> None:
+    def record_call(self, plan: RecordedPlan, values: list[Any]) -> None:
         """Record the operations of a replay."""
 
 
@@ -136,7 +136,7 @@ class Replay:
         self._recorded: RecordedPlan | None = None
         self._num_recorded = 0
         sizes = [x.spec.size for x in graph.inputs]
-        self._is_large = sum(sizes) > _MAX_RECORDED
+        self._is_large = sum(sizes) > _MAX_RECORDED and not _is_elementwise(graph)
         self._is_single = outputs is leaves[0] and not self.written
         is_flat = isinstance(outputs, (list, tuple)) and all(
             type(y) is Tensor for y in outputs
@@ -175,11 +175,13 @@ class Replay:
         self, function: Kernel, specs: list[Spec]
     ) -> Callable[..., object]:
         """Return a function of arrays that returns the nest of the outputs."""
-        is_tuple = len(specs) > 1
+        is_tuple, spec = len(specs) > 1, specs[0]
         pack = list if self._is_list else tuple if self._is_tuple else self._pack
 
         def run(*arrays: Array) -> object:
             results = state.quietly(function, *arrays)
+            if not is_tuple and type(results) is _ndarray and pack is list:
+                return [Tensor(results, spec)]
             pairs = zip(results if is_tuple else (results,), specs, strict=True)
             tensors = [
                 Tensor(x, spec) if type(x) is _ndarray else wrap_result(x)
@@ -207,10 +209,9 @@ class Replay:
                 RecordedPlan, self._backend, self._graph
             )
         self._num_recorded += 1
-        if self._num_recorded == _HOT_CALLS and _can_be_hot(self._graph):
-            state.quietly(plan.compile, True)
-        arrays = state.quietly(plan.run, *[x._array for x in tensors])
-        values = plan.values(tensors, arrays)
+        if self._num_recorded == _hot_calls(self._graph):
+            state.quietly(plan.compile)
+        values = plan.call(tensors)
         for tape in tapes:
             tape.record_call(plan, values)
         results = plan.outputs(values)
@@ -241,6 +242,12 @@ def _can_be_hot(graph: Graph) -> bool:
     if len(graph.nodes) > 1 and graph.outputs[0].spec.size >= _MIN_FUSED:
         return True
     return any(node.op.kind in _HOT_KINDS or node.op.body for node in graph.nodes)
+
+
+def _is_elementwise(graph: Graph) -> bool:
+    """Return whether one loop can compute a graph."""
+    kinds = {node.op.kind for node in graph.nodes}
+    return kinds <= {Kind.ELEMENTWISE, Kind.COMPOSITE}
 
 
 def _single_runner(function: Kernel, spec: Spec) -> Callable[..., object]:
@@ -346,6 +353,9 @@ class _Active(ThreadState):
 active: _Active = _Active()
 
 
-def accepts_replays(tape: object) -> bool:
-    """Return whether a tape needs only the operations of a call, in order."""
-    return getattr(tape, "accepts_replays", False)
+def accept_replays(tapes: Sequence[object]) -> bool:
+    """Return whether all tapes need only the operations of a call, in order."""
+    for tape in tapes:
+        if not getattr(tape, "accepts_replays", False):
+            return False
+    return True

@@ -259,6 +259,20 @@ class Trace(Overlay):
         self.has_created = True
         super().check_creation()
 
+    def drop_unused_inputs(self, outputs: Iterable[Tensor]) -> list[int]:
+        """Remove the placeholders that no output depends on.
+
+        Args:
+            outputs: tensors of this trace.
+
+        Returns:
+            The indices of the remaining placeholders.
+        """
+        graph = Graph(tuple(self.inputs), tuple(self.nodes), tuple(outputs))
+        indices = graph.used_inputs()
+        self.inputs = [self.inputs[i] for i in indices]
+        return indices
+
     def finish(self, outputs: Iterable[Tensor]) -> Graph:
         """Return the graph; its inputs are placeholders, then captured values."""
         inputs = [*self.inputs, *self.captures.values()]

@@ -25,6 +25,7 @@ from toolkit.functions.garbage_collection import paused_collection
 from toolkit.functions.tape_keys import (
     CallKey,
     OperationKey,
+    find_values,
     has_registered_operations,
     is_possible,
     reverse_on,
@@ -39,7 +40,9 @@ _MAX_MISSES = 8
 # Keys of calls. Several can have the same operations.
 _MAX_CALLS = 256
 
-_programs: dict[Any, ConcreteFunction | None] = {}
+# A program, and the indices of the values that it reads.
+_Program: TypeAlias = tuple[ConcreteFunction, list[int]]
+_programs: dict[Any, _Program | None] = {}
 # The program of a call, and the positions of its arguments among the values.
 _Cached: TypeAlias = tuple[Callable[..., Any] | None, list[int]]
 _calls: dict[Hashable, _Cached] = {}
@@ -105,15 +108,21 @@ def reverse(
         cached = calls.get(call.key)
     except TypeError:  # an attribute is not hashable, such as a graph
         return None
-    if cached is None:
-        cached = _find(calls, tape, call, targets, sources)
+    values = None if cached is None else call.read(cached[1])
+    if cached is None or values is None:
+        if not has_registered_operations(tape):
+            return None
+        # The key of the operations computes the values that the tape does not store.
+        record = OperationKey(tape, targets, sources)
+        call = CallKey(tape, targets, sources)
+        cached = _find(calls, tape, call, record)
+        values = call.read(cached[1])
     elif cached[0] is not None:
         _misses = 0
-    run, positions = cached
+    run = cached[0]
     if run is None:
         return None
-    values = call.values
-    gradients: list[Tensor | None] = run([values[i] for i in positions])
+    gradients: list[Tensor | None] = run(values)
     return gradients
 
 
@@ -121,20 +130,18 @@ def _find(
     calls: dict[Hashable, _Cached],
     tape: GradientTape,
     call: CallKey,
-    targets: Sequence[Tensor],
-    sources: Sequence[object],
+    record: OperationKey,
 ) -> _Cached:
     """Return the program for a new key of a call."""
     global _misses
-    if not has_registered_operations(tape):
-        return None, []
-    record = OperationKey(tape, targets, sources)
     has_program = record.key in _programs
     program = _programs[record.key] if has_program else _compile(tape, record)
-    if has_program and program is not None:
-        _misses = 0
-    run = None if program is None else program.call
-    cached = run, [call.positions[x] for x in record.values]
+    if program is None:
+        cached: _Cached = None, []
+    else:
+        _misses = 0 if has_program else _misses
+        function, indices = program
+        cached = function.call, find_values(tape, call, record, indices)
     if record.key in _programs:
         if len(calls) >= _MAX_CALLS:
             calls.clear()
@@ -142,7 +149,7 @@ def _find(
     return cached
 
 
-def _compile(tape: GradientTape, record: OperationKey) -> ConcreteFunction | None:
+def _compile(tape: GradientTape, record: OperationKey) -> _Program | None:
     """Compile the reverse pass of a tape; None if it stays in Python."""
     global _misses
     with _lock:
@@ -158,7 +165,7 @@ def _compile(tape: GradientTape, record: OperationKey) -> ConcreteFunction | Non
         return program
 
 
-def _trace(tape: GradientTape, record: OperationKey) -> ConcreteFunction | None:
+def _trace(tape: GradientTape, record: OperationKey) -> _Program | None:
     """Trace the reverse pass; None if a gradient is sparse."""
     with Trace("gradient", creates_variables=False) as trace:
         inputs = [
@@ -169,7 +176,8 @@ def _trace(tape: GradientTape, record: OperationKey) -> ConcreteFunction | None:
         totals = reverse_on(tape, record, inputs)
         if any(map(slices_of, totals)) or trace.captures or trace.writes:
             return None
-    return ConcreteFunction("gradient", trace, totals, True, Function)
+    read = trace.drop_unused_inputs([g for g in totals if g is not None])
+    return ConcreteFunction("gradient", trace, totals, True, Function), read
 
 
 tapes.reverse_passes += (reverse, reverse_replays.reverse)

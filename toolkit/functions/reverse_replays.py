@@ -7,7 +7,8 @@ traces this code, and compares the results. Later passes run the kernels of the 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,10 +24,11 @@ from toolkit.core.replays import (
     same_bits,
 )
 from toolkit.core.slices import IndexedSlices, slices_of
-from toolkit.core.tensor import Tensor
+from toolkit.core.tensor import Tensor, state
 from toolkit.functions.tape_keys import (
     CallKey,
     OperationKey,
+    find_values,
     has_registered_operations,
     is_possible,
     reverse_on,
@@ -78,27 +80,56 @@ class _Gradient(NamedTuple):
     # The indices and the values of each of its slices.
     slices: tuple[tuple[int, int], ...] = ()
 
+    def renumber(self, positions: Mapping[int, int]) -> _Gradient:
+        """Return the gradient with other positions of values."""
+
+        def new(i: int) -> int:
+            return positions.get(i, i)
+
+        slices = tuple((new(i), new(j)) for i, j in self.slices)
+        return _Gradient(new(self.total), slices)
+
 
 class ReverseReplay:
     """Kernels of a reverse pass.
 
     Args:
-        replay: the kernels, for the arrays of all values; None if there are none.
+        replay: the kernels; None if there are none.
+        operands: the indices of their operands among the values of an `OperationKey`.
         plan: the gradient of each source, or None.
+
+    Attributes:
+        indices: the indices of the values that the pass reads.
     """
 
-    def __init__(self, replay: Replay | None, plan: list[_Gradient | None]) -> None:
-        self._replay, self._plan = replay, plan
+    def __init__(
+        self,
+        replay: Replay | None,
+        operands: list[int],
+        plan: list[_Gradient | None],
+    ) -> None:
+        self._replay, self._num_operands = replay, len(operands)
+        used = [i for g in plan if g for i in (g.total, *chain(*g.slices)) if i >= 0]
+        self.indices: list[int] = [*operands, *used]
+        positions = {i: position for position, i in enumerate(self.indices)}
+        self._plan = [g and g.renumber(positions) for g in plan]
+        # The index of each gradient, if all of them are tensors without slices.
+        self._totals: list[int] | None = None
+        if all(g is not None and not g.slices for g in plan):
+            self._totals = [g.total for g in self._plan if g is not None]
 
     def run(self, values: Sequence[Tensor]) -> list[Tensor | None]:
         """Return the gradient of each source.
 
         Args:
-            values: all values.
+            values: the read values.
         """
         results: Any = ()
         if self._replay is not None:
-            results = self._replay.run(*[x._array for x in values])
+            operands = values[: self._num_operands]
+            results = self._replay.run(*[x._array for x in operands])
+        if self._totals is not None:
+            return [values[i] if i >= 0 else results[-1 - i] for i in self._totals]
         gradients = list[Tensor | None]()
         for gradient in self._plan:
             if gradient is None:
@@ -144,20 +175,25 @@ def reverse(
         cached = calls.get(call.key)
     except TypeError:  # an attribute is not hashable, such as a graph
         return None
-    if cached is None:
+    values = None if cached is None else call.read(cached[1])
+    if cached is None or values is None:
+        # The key of the operations computes the values that the tape does not store.
         record = OperationKey(tape, targets, sources, weights)
+        call = CallKey(tape, targets, sources, weights)
         if record.key not in _replays:
             return _run_new(tape, record, targets, sources, weights)
-        positions = [call.positions[x] for x in record.values]
+        replay = _replays[record.key]
+        indices = () if replay is None else replay.indices
+        positions = find_values(tape, call, record, indices)
         if len(calls) >= _MAX_CALLS:
             calls.clear()
-        cached = calls[call.key] = _replays[record.key], positions
-    replay, positions = cached
-    if replay is None:
+        cached = calls[call.key] = replay, positions
+        values = call.read(positions)
+    replay = cached[0]
+    if replay is None or values is None:
         return None
-    values = call.values
     try:
-        return replay.run([values[i] for i in positions])
+        return replay.run(values)
     except KERNEL_ERRORS:  # the pass in Python raises it with an explanation
         return None
 
@@ -216,6 +252,7 @@ def _replay_of(
     if not (has_registered_operations(tape) and _has_package_rules(tape)):
         return None
     plan: list[_Gradient | None] = []
+    operands: list[int] = []
 
     def compute(*inputs: Tensor) -> list[Tensor]:
         outputs = list[Tensor]()
@@ -236,18 +273,20 @@ def _replay_of(
             plan.append(None if g is None else _Gradient(locate(g), pairs))
         if not outputs:
             raise _NoKernels
+        trace: Any = state.trace
+        operands[:] = trace.drop_unused_inputs(outputs)
         return outputs
 
     try:
         specs = [x.spec for x in values]
         replay = make_replay("gradient", compute, specs, _MAX_ELEMENTS)
     except _NoKernels:
-        return ReverseReplay(None, plan)
+        return ReverseReplay(None, [], plan)
     if replay is None or replay.variables or replay.written:
         return None
-    checked = ReverseReplay(replay, plan)
+    checked = ReverseReplay(replay, operands, plan)
     try:
-        repeated = checked.run(values)
+        repeated = checked.run([values[i] for i in checked.indices])
     except KERNEL_ERRORS:
         return None
     return checked if all(map(_is_same, results, repeated)) else None

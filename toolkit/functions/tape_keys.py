@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import NoneType
 from typing import Any
 
 from toolkit import dtypes
@@ -35,6 +36,7 @@ class CallKey:
     Attributes:
         key: the key.
         values: the values of the records, the targets, the sources and the weights.
+            None in place of a value of a replay that is not stored.
         positions: the position of each value.
     """
 
@@ -49,8 +51,8 @@ class CallKey:
     ) -> None:
         self._items: list[Any] = []
         self._watched = tape._watched
-        self.values: list[Tensor] = []
-        self.positions: dict[Tensor, int] = {}
+        self.values: list[Any] = []
+        self.positions: dict[Any, int] = {}
         for entry in tape._records:
             if isinstance(entry, RecordedCall):
                 self._add_call(entry)
@@ -74,6 +76,16 @@ class CallKey:
             weights is None or tuple(map(position, weights)),
             tuple(self._items),
         )
+
+    def read(self, positions: Sequence[int]) -> list[Tensor] | None:
+        """Return values; None if the tape does not store one of them.
+
+        Args:
+            positions: positions of values.
+        """
+        values = self.values
+        read = [values[i] for i in positions]
+        return None if NoneType in map(type, read) else read
 
     def _add_call(self, call: RecordedCall) -> None:
         plan, watched, values = call
@@ -209,6 +221,30 @@ def reverse_on(
         position += len(tensors)
         totals.append(add_all([g for g in terms if g is not None]))
     return totals
+
+
+def find_values(
+    tape: GradientTape,
+    call: CallKey,
+    record: OperationKey,
+    indices: Iterable[int],
+) -> list[int]:
+    """Return the positions of the values that a reverse pass reads.
+
+    Later calls of the replays on the tape store these values.
+
+    Args:
+        tape: a tape.
+        call: the key of its records, with all values.
+        record: the key of its operations.
+        indices: the indices of the values in `record`.
+    """
+    values = [record.values[i] for i in indices]
+    read = set(values)
+    for entry in tape._records:
+        if isinstance(entry, RecordedCall):
+            entry.plan.need([i for i, x in enumerate(entry.values) if x in read])
+    return [call.positions[x] for x in values]
 
 
 def is_possible(tape: GradientTape, targets: Sequence[object]) -> bool:

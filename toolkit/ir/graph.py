@@ -100,6 +100,13 @@ class Graph:
         """Return the graph without the nodes that no output depends on."""
         return self.replace(needed_nodes(self.nodes, set(self.outputs)))
 
+    def used_inputs(self) -> list[int]:
+        """Return the indices of the inputs that an output depends on."""
+        used = {*self.outputs}
+        for node in needed_nodes(self.nodes, set(self.outputs)):
+            used.update(node.inputs)
+        return [i for i, x in enumerate(self.inputs) if x in used]
+
     def producers(self) -> dict[Value, Node]:
         """Return the node that defines each value."""
         return {out: node for node in self.nodes for out in node.outputs}

@@ -28,7 +28,7 @@ from toolkit.core.masks import mask_of
 from toolkit.core.replays import (
     KERNEL_ERRORS,
     Replay,
-    accepts_replays,
+    accept_replays,
     active,
     make_replay,
     same_bits,
@@ -266,7 +266,7 @@ class LayerReplay:
         """
         tapes, variables = state.tapes, self._live_variables()
         if tapes:
-            if not all(map(accepts_replays, tapes)):
+            if not accept_replays(tapes):
                 return None
             tensors = [*inputs, *(v.read() for v in variables)]
             results = self._replay.run_recorded(tensors, tapes)
