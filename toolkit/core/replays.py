@@ -39,7 +39,7 @@ _MAX_CONSTANTS = 4096
 # call, and its compilation takes milliseconds.
 _HOT_CALLS = 128
 # The same for one loop in place of several operations: elements of all its calls.
-_MIN_HOT_CALLS, _HOT_ELEMENTS = 4, 1 << 22
+_MIN_HOT_CALLS, _HOT_ELEMENTS = 1, 1 << 22
 # Elements of a result from which one loop can replace several operations.
 _MIN_FUSED = 1 << 15
 _HOT_KINDS = (Kind.MOVE, Kind.INDEX, Kind.SORT, Kind.RANDOM, Kind.POOL)
