@@ -30,7 +30,7 @@ from toolkit.type_aliases import Array
 
 # Nodes of the largest graph, and elements of the largest operands.
 _MAX_NODES, _MAX_ELEMENTS = 4000, 1 << 25
-# Elements up to which tapes record a call as one record, unless one loop can compute it.
+# Elements up to which tapes record a call as one record, unless one loop computes it.
 # Python code costs little compared with the kernels of larger calls.
 _MAX_RECORDED = 1 << 20
 # Elements of results that are the same in each call. A replay copies them.

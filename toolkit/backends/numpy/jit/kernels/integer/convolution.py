@@ -102,6 +102,9 @@ class _Convolution(Lowering):
     def is_plain(self) -> bool:
         return self.is_pixels and super().is_plain
 
+    def _shares_panels(self) -> bool:
+        return False  # filters are small
+
     def _caches_packing(self, nbytes: int) -> bool:
         return True  # filters are small
 

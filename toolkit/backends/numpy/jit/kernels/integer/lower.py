@@ -73,6 +73,7 @@ _MAX_UNPACKED_ROWS = 4
 _MIN_HIDING_ROWS = 128
 # Terms of a row of a tile, and the speedup of tiles over vectors.
 _BLOCK_TERMS, TILE_SPEEDUP = TILE_ROW_BYTES, 3
+_BLOCK_WORDS = TILE_ROW_BYTES // WORD_BYTES
 
 
 def lower_matmul_integer(
@@ -98,14 +99,19 @@ def lower_matmul_integer(
 def _can_fill_tiles(shape: Sequence[int], columns: int) -> bool:
     """Return whether AMX tiles are available and enough of each is filled."""
     *batch, depth = shape
-    processor, rows = current(), prod(batch)
-    if not (processor.tiles and processor.has("amx-int8")):
-        return False
-    if processor.lanes != BLOCK_LINES:
+    rows = prod(batch)
+    if not _has_tiles():
         return False
     extents = zip((rows, columns, depth), (SPAN, SPAN, _BLOCK_TERMS), strict=True)
     filled = prod(-(-n // size) * size for n, size in extents)
     return filled < TILE_SPEEDUP * rows * columns * depth
+
+
+def _has_tiles() -> bool:
+    """Return whether there are AMX tiles of int8, and vectors of the same width."""
+    processor = current()
+    has_instructions = processor.tiles and processor.has("amx-int8")
+    return bool(has_instructions) and processor.lanes == BLOCK_LINES
 
 
 class Lowering:
@@ -129,9 +135,13 @@ class Lowering:
         attrs = body.nodes[0].attrs
         self.words = words_of(processor, first.dtype, attrs.get("bits", 8))
         self.offset: int = self.words.offset + attrs.get("offset", 0)
+        self.panel_words: Words = replace(self.words, offset=self.offset)
         self.count: int = -(-self.depth // self.words.terms)
         lanes = processor.lanes
         rows, vectors = (6, 4) if processor.registers >= 32 else (4, 2)
+        if self._shares_panels():
+            vectors = SPAN // lanes
+            self.count = -(-self.depth // _BLOCK_TERMS) * _BLOCK_WORDS
         vectors = min(vectors, -(-self.columns // lanes))
         self.plan = IntegerPlan(
             self.words,
@@ -175,6 +185,16 @@ class Lowering:
         self.steps.append(self._multiply((*rows, panels)))
         return self.steps.lower()
 
+    def _shares_panels(self) -> bool:
+        """Return whether the panels have the layout of tiles, for a large matrix.
+
+        Calls of few and of many rows then read one cached packing. Its panels are half
+        as wide, which takes no time where memory limits the product.
+        """
+        is_packed = self.words.terms == WORD_BYTES and not self.is_plain
+        is_large = not is_small_packing(self.depth * self.columns)
+        return _has_tiles() and is_packed and is_large
+
     def _caches_packing(self, nbytes: int) -> bool:
         """Return whether the packing of a frozen matrix is worth its memory.
 
@@ -187,7 +207,7 @@ class Lowering:
 
     def _pack_panels(self) -> Reference:
         """Append the call that packs the panels, and return their destination."""
-        words, tiling = replace(self.words, offset=self.offset), self.plan.tiling
+        words, tiling = self.panel_words, self.plan.tiling
         nbytes = self.panel_bytes * self.panels
         packed = self.steps.allocate(nbytes)
         numbers = PanelNumbers(self.columns, self.depth, self.count, self.panel_bytes)
@@ -295,7 +315,7 @@ class _TiledLowering(Lowering):
         super().__init__(body, a, b)
         self.words = Words(4)
         self.blocks: int = -(-self.depth // _BLOCK_TERMS)
-        self.count = self.blocks * TILE_ROW_BYTES // WORD_BYTES
+        self.count = self.blocks * _BLOCK_WORDS
         self.panels = -(-self.columns // SPAN)
         self.packed_rows = -(-self.rows // SPAN) * SPAN
         # Tile loads read rows past the end unless the rows are packed.
