@@ -20,6 +20,7 @@ from toolkit.core.call_arguments import (
 from toolkit.core.replays import (
     KERNEL_ERRORS,
     Replay,
+    TraceBudget,
     accept_replays,
     active,
     make_replay,
@@ -31,9 +32,6 @@ from toolkit.errors import DTypeError
 
 # Signatures of each of the two generations of replays, and signatures without one.
 _MAX_CALLS, _MAX_SEEN = 1024, 2048
-# Calls of a signature before its trace: at first, and after signatures were dropped.
-# Otherwise signatures that never return would be traced without end.
-_CALLS_BEFORE_TRACE, _CALLS_IF_DROPPED = 1, 31
 _ndarray = np.ndarray  # found without the module
 _Calls: TypeAlias = "dict[Hashable, Replay | _DrawingReplay | None]"
 # The replay of each signature of an operation; None if it has none. If the younger
@@ -42,7 +40,7 @@ _calls: _Calls = {}
 _unknown: Any = object()  # in place of the replay of a new signature
 _old_calls: _Calls = {}
 _seen: dict[Hashable, int] = {}  # the calls of signatures without a replay
-_has_dropped = False
+_budget = TraceBudget()
 
 
 def clear() -> None:
@@ -50,10 +48,10 @@ def clear() -> None:
 
     A thread that creates a replay at this moment adds it to the removed replays.
     """
-    global _calls, _old_calls, _has_dropped
+    global _calls, _old_calls, _budget
     _calls, _old_calls = {}, {}
     _seen.clear()
-    _has_dropped = False
+    _budget = TraceBudget()
 
 
 settings.on_change(clear)
@@ -75,10 +73,11 @@ def _keep(
         signature: the signature of the call.
         replay: its replay.
     """
-    global _calls, _old_calls, _has_dropped
+    global _calls, _old_calls
     calls[signature] = replay
     if len(calls) >= _MAX_CALLS and calls is _calls:
-        _has_dropped = _has_dropped or bool(_old_calls)
+        if _old_calls:
+            _budget.note_drop()
         _calls, _old_calls = {}, calls
 
 
@@ -196,7 +195,7 @@ def _run_unknown(
     if active.is_inner:
         return None
     number = _seen.get(signature, 0)
-    is_traced = number >= (_CALLS_IF_DROPPED if _has_dropped else _CALLS_BEFORE_TRACE)
+    is_traced = number >= _budget.num_calls
     if not is_traced:
         if not number and len(_seen) >= _MAX_SEEN:
             _seen.clear()
@@ -209,7 +208,9 @@ def _run_unknown(
     finally:
         active.is_inner = False
     if is_traced:
-        _keep(calls, signature, _replay_of(function, args, kwargs, outputs))
+        with _budget.spend():
+            replay = _replay_of(function, args, kwargs, outputs)
+        _keep(calls, signature, replay)
         _seen.pop(signature, None)
     return outputs
 

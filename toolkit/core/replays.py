@@ -6,9 +6,10 @@ code. Later calls run the kernels of the trace, with the same bits, and skip the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from itertools import count
+from time import perf_counter
 from typing import Any, Protocol
 
 import numpy as np
@@ -42,6 +43,9 @@ _HOT_CALLS = 128
 _MIN_HOT_CALLS, _HOT_ELEMENTS = 1, 1 << 22
 # Elements of a result from which one loop can replace several operations.
 _MIN_FUSED = 1 << 15
+# Calls before the trace of a signature, also if traces took more than this share of the
+# time between two drops of replays.
+_CALLS_BEFORE_TRACE, _CALLS_IF_EXCEEDED, _MAX_TRACE_SHARE = 1, 31, 0.1
 _HOT_KINDS = (Kind.MOVE, Kind.INDEX, Kind.SORT, Kind.RANDOM, Kind.POOL)
 _CONTROL = (Kind.CONTROL, Kind.COLLECTIVE)
 _ndarray = np.ndarray  # found without the module
@@ -342,6 +346,32 @@ def same_bits(a: object, b: object) -> bool:
         and y._array.tobytes() == z._array.tobytes()
         for y, z in pairs
     )
+
+
+class TraceBudget:
+    """Number of calls after which a signature is traced.
+
+    Signatures that never return would be traced without end. So after replays were
+    dropped, more calls come first if the traces took too much of the time.
+    """
+
+    def __init__(self) -> None:
+        self.num_calls: int = _CALLS_BEFORE_TRACE
+        self._started, self._spent = perf_counter(), 0.0
+
+    @contextmanager
+    def spend(self) -> Iterator[None]:
+        """Return a context in which a signature is traced."""
+        started = perf_counter()
+        yield
+        self._spent += perf_counter() - started
+
+    def note_drop(self) -> None:
+        """Adapt the number of calls: replays are dropped, to limit their number."""
+        now = perf_counter()
+        is_exceeded = self._spent > _MAX_TRACE_SHARE * (now - self._started)
+        self.num_calls = _CALLS_IF_EXCEEDED if is_exceeded else _CALLS_BEFORE_TRACE
+        self._started, self._spent = now, 0.0
 
 
 class _Active(ThreadState):

@@ -20,6 +20,7 @@ from toolkit.core.replays import (
     KERNEL_ERRORS,
     NotReplayable,
     Replay,
+    TraceBudget,
     make_replay,
     same_bits,
 )
@@ -40,25 +41,22 @@ _MAX_DENSE = 4096
 _MAX_ELEMENTS = 1 << 28
 # Replays, keys of calls, and sequences of operations that occurred once.
 _MAX_REPLAYS, _MAX_CALLS, _MAX_PASSES = 512, 2048, 2048
-# Passes before a trace: at first, and after replays were removed. Otherwise sequences
-# that never return would be traced without end.
-_PASSES_BEFORE_TRACE, _PASSES_IF_REMOVED = 1, 31
 
 # The replay of each sequence; None if it has none.
 _replays: dict[Any, ReverseReplay | None] = {}
 # The replay of a call, and the positions of its inputs among the values.
 _calls: dict[Any, tuple[ReverseReplay | None, list[int]]] = {}
 _passes: dict[Any, int] = {}
-_has_removed = False
+_budget = TraceBudget()
 _lock = threading.Lock()
 
 
 def clear() -> None:
     """Remove all replays: a setting has changed."""
-    global _replays, _calls, _has_removed
+    global _replays, _calls, _budget
     _replays, _calls = {}, {}
     _passes.clear()
-    _has_removed = False
+    _budget = TraceBudget()
 
 
 settings.on_change(clear)
@@ -218,9 +216,8 @@ def _run_new(
     weights: list[Tensor] | None,
 ) -> list[Tensor | None] | None:
     """Note a pass without a replay. At the second pass run it, and create a replay."""
-    global _has_removed
     replays, number = _replays, _passes.get(record.key, 0)
-    if number < (_PASSES_IF_REMOVED if _has_removed else _PASSES_BEFORE_TRACE):
+    if number < _budget.num_calls:
         if not number and len(_passes) >= _MAX_PASSES:
             _passes.clear()
         _passes[record.key] = number + 1
@@ -230,8 +227,9 @@ def _run_new(
         if len(replays) >= _MAX_REPLAYS:
             replays.clear()
             _calls.clear()
-            _has_removed = True
-        replays[record.key] = _replay_of(tape, record, results)
+            _budget.note_drop()
+        with _budget.spend():
+            replays[record.key] = _replay_of(tape, record, results)
         _passes.pop(record.key, None)
     return results
 
