@@ -13,7 +13,7 @@ from toolkit.backends.kernels import Kernel, KernelTable
 from toolkit.backends.memory import Memory
 from toolkit.comm.group import Group
 from toolkit.errors import ArgumentError, BackendUnavailable
-from toolkit.ir import PRIMITIVES, Graph, Node, Primitive, Spec, Value
+from toolkit.ir import PRIMITIVES, Node, Primitive, Spec, Value
 from toolkit.machine import available_cores, cpu_model
 
 
@@ -103,22 +103,18 @@ class Backend:
 
     def fuse_steps(
         self,
-        graph: Graph,
         steps: Sequence[tuple[Kernel, Node]],
         outputs: Sequence[Value],
-        constants: Mapping[Value, object],
-        otherwise: Kernel,
-    ) -> Kernel | None:
-        """Return one kernel with the bits of several for many calls, or None.
+        constants: Mapping[Value, Any],
+    ) -> list[tuple[Kernel, Node]]:
+        """Return steps for many calls, with the bits of the given ones.
 
         Args:
-            graph: the graph whose inputs the kernels receive.
-            steps: the kernels and their nodes, in order.
-            outputs: the values to return.
+            steps: kernels and their nodes, in order.
+            outputs: the values to compute.
             constants: the arrays of the other values that the kernels read.
-            otherwise: runs one kernel after the other.
         """
-        return None
+        return list(steps)
 
     def make_eager_kernel(self, primitive: Primitive) -> Kernel:
         """Create the `eager_kernel`, which is cached for declared primitives."""

@@ -79,6 +79,8 @@ class KernelSequence:
         outputs = [environment.get(y, y) for y in graph.outputs]
         steps, folded = self._fold(steps)
         constants = self._constants_of(graph, steps, outputs, folded)
+        if is_hot:
+            steps = backend.fuse_steps(steps, outputs, constants)
         function = StepFunction(graph.inputs, constants)
         kept = {*graph.inputs, *constants, *outputs}
         last = {x: i for i, (_, node) in enumerate(steps) for x in node.inputs}
@@ -91,9 +93,6 @@ class KernelSequence:
         self.run: Callable[..., Any] = _only_kernel(
             graph, steps, outputs
         ) or function.write(outputs)
-        if is_hot:
-            fused = backend.fuse_steps(graph, steps, outputs, constants, self.run)
-            self.run = fused or self.run
 
     def _constants_of(
         self,

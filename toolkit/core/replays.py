@@ -138,7 +138,7 @@ class Replay:
         self._num_leaves = len(leaves)
         self._backend = backend()
         self._recorded: RecordedPlan | None = None
-        self._num_recorded = 0
+        self._num_recorded, self._hot_calls = 0, _hot_calls(graph)
         sizes = [x.spec.size for x in graph.inputs]
         self._is_large = sum(sizes) > _MAX_RECORDED and not _is_elementwise(graph)
         self._is_single = outputs is leaves[0] and not self.written
@@ -165,8 +165,7 @@ class Replay:
 
     def _counting(self, run: Callable[..., object]) -> Callable[..., object]:
         """Return a function that gets kernels for many calls after many calls."""
-        number = count().__next__
-        hot_calls = _hot_calls(self._graph)
+        number, hot_calls = count().__next__, self._hot_calls
 
         def run_and_count(*arrays: Array) -> object:
             if number() == hot_calls:
@@ -213,7 +212,7 @@ class Replay:
                 RecordedPlan, self._backend, self._graph
             )
         self._num_recorded += 1
-        if self._num_recorded == _hot_calls(self._graph):
+        if self._num_recorded == self._hot_calls:
             state.quietly(plan.compile)
         values = plan.call(tensors)
         for tape in tapes:
@@ -235,15 +234,21 @@ class Replay:
 
 def _hot_calls(graph: Graph) -> int:
     """Return the calls after which generated code replaces kernels."""
-    size = graph.outputs[0].spec.size
+    size = _largest_size(graph)
     if size < _MIN_FUSED:
         return _HOT_CALLS
     return max(_MIN_HOT_CALLS, min(_HOT_CALLS, _HOT_ELEMENTS // size))
 
 
+def _largest_size(graph: Graph) -> int:
+    """Return the elements of the largest result."""
+    sizes = [y.spec.size for node in graph.nodes for y in node.outputs]
+    return max(sizes, default=0)
+
+
 def _can_be_hot(graph: Graph) -> bool:
     """Return whether a node can have another kernel for many calls."""
-    if len(graph.nodes) > 1 and graph.outputs[0].spec.size >= _MIN_FUSED:
+    if len(graph.nodes) > 1 and _largest_size(graph) >= _MIN_FUSED:
         return True
     return any(node.op.kind in _HOT_KINDS or node.op.body for node in graph.nodes)
 

@@ -1,4 +1,4 @@
-"""One loop for the elementwise operations of a frequent call with large operands.
+"""One loop for consecutive elementwise operations of a frequent call.
 
 Each of these operations runs generated code from `eager._MIN_ELEMENTS` on. One loop of
 the same scalar functions has the same bits, and reads and writes memory only once.
@@ -7,12 +7,14 @@ the same scalar functions has the same bits, and reads and writes memory only on
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from toolkit.backends.kernels import Kernel
 from toolkit.backends.numpy.eager import EagerPrograms
+from toolkit.backends.step_function import StepFunction
 from toolkit.ir import Graph, Kind, Node, Primitive, Spec, Value
 from toolkit.ir.value import Constant
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from toolkit.backends.numpy.kernels import NumPyBackend
 
 Array = Any
+_Step: TypeAlias = tuple[Kernel, Node]
 _num_loops = 0
 _KINDS = (Kind.ELEMENTWISE, Kind.COMPOSITE)
 # Generated code computes narrow floats in float32, and rounds at the end of a loop.
@@ -33,41 +36,78 @@ def count() -> int:
 
 def fuse_steps(
     backend: NumPyBackend,
-    graph: Graph,
-    steps: Sequence[tuple[Kernel, Node]],
+    steps: Sequence[_Step],
     outputs: Sequence[Value],
-    constants: Mapping[Value, object],
-    otherwise: Kernel,
-) -> Kernel | None:
-    """Return one loop that computes steps; None if they are not elementwise and large.
+    constants: Mapping[Value, Array],
+) -> list[_Step]:
+    """Return steps with one loop in place of consecutive elementwise ones.
 
     Args:
         backend: the backend of the kernels.
-        graph: the graph whose inputs the steps receive.
         steps: kernels and nodes, in order.
-        outputs: the values to return.
+        outputs: the values that the steps compute for the caller.
         constants: the arrays of the other values that the steps read.
-        otherwise: computes the steps one after the other.
     """
-    if len(steps) < 2 or not all(type(kernel) is EagerPrograms for kernel, _ in steps):
+    last = {x: i for i, (_, node) in enumerate(steps) for x in node.inputs}
+    last |= dict.fromkeys(outputs, len(steps))
+    fused = list[_Step]()
+    start = 0
+    for _, group in groupby(steps, _loop_shape):
+        members = list(group)
+        start += len(members)
+        read = {
+            y: None
+            for _, node in members
+            for y in node.outputs
+            if last.get(y, -1) >= start
+        }
+        loop = _fuse(backend, members, list(read), constants)
+        fused += members if loop is None else [loop]
+    return fused
+
+
+def _loop_shape(step: _Step) -> object:
+    """Return the shape of the loop that computes a step; an own key without one."""
+    kernel, node = step
+    values = (*node.inputs, *node.outputs)
+    shapes = {y.spec.shape for y in node.outputs}
+    if type(kernel) is not EagerPrograms or node.op.kind not in _KINDS:
+        return object()
+    if len(shapes) != 1 or not all(x.spec.dtype in _DTYPES for x in values):
+        return object()
+    return shapes.pop()
+
+
+def _fuse(
+    backend: NumPyBackend,
+    steps: Sequence[_Step],
+    outputs: Sequence[Value],
+    constants: Mapping[Value, Array],
+) -> _Step | None:
+    """Return one loop for steps; None if there is one step, or none can be computed.
+
+    Args:
+        backend: the backend of the kernels.
+        steps: kernels and nodes with results of one shape.
+        outputs: the results that later steps or the caller read.
+        constants: the arrays of constants.
+    """
+    if len(steps) < 2:
         return None
     nodes = [node for _, node in steps]
-    values = [x for node in nodes for x in (*node.inputs, *node.outputs)]
-    if not all(node.op.kind in _KINDS for node in nodes):
-        return None
-    if not all(x.spec.dtype in _DTYPES for x in values):
-        return None
-    if len({y.spec.shape for y in outputs}) != 1 or not graph.inputs:
-        return None
-    if any(x.spec.size != 1 for x in constants) or not _are_distinct(graph, outputs):
-        return None
+    results = {y: None for node in nodes for y in node.outputs}
+    read = dict.fromkeys(x for node in nodes for x in node.inputs if x not in results)
     numbers: dict[Value, Value] = {
-        x: Constant(np.asarray(array)) for x, array in constants.items()
+        x: Constant(np.asarray(constants[x]))
+        for x in read
+        if x in constants and x.spec.size == 1
     }
-    inlined = list(_inline(nodes, numbers))
-    body = Graph(
-        graph.inputs, tuple(inlined), tuple([numbers.get(y, y) for y in outputs])
-    )
+    inputs = tuple([x for x in read if x not in numbers])
+    renamed = dict(numbers)
+    inlined = tuple(_inline(nodes, renamed))
+    body = Graph(inputs, inlined, tuple([renamed.get(y, y) for y in outputs]))
+    if not inputs or not outputs or not _are_distinct(body):
+        return None
     specs = tuple([y.spec for y in outputs])
 
     def spec(*operands: Spec, **attrs: object) -> Spec | tuple[Spec, ...]:
@@ -77,13 +117,31 @@ def fuse_steps(
         return body
 
     fused = Primitive("fused_steps", Kind.COMPOSITE, spec, graph=trace)
-    return _Checked(EagerPrograms(backend, fused, otherwise), otherwise)
+    single = _single_kernels(steps, inputs, outputs, constants)
+    kernel = _Checked(EagerPrograms(backend, fused, single), single)
+    return kernel, Node(fused, inputs, {}, outputs)
 
 
-def _are_distinct(graph: Graph, outputs: Sequence[Value]) -> bool:
+def _single_kernels(
+    steps: Sequence[_Step],
+    inputs: Sequence[Value],
+    outputs: Sequence[Value],
+    constants: Mapping[Value, Array],
+) -> Kernel:
+    """Return a function that runs the kernels of steps one after the other."""
+    given = set(inputs)
+    function = StepFunction(
+        inputs, {x: array for x, array in constants.items() if x not in given}
+    )
+    for kernel, node in steps:
+        function.add(kernel, node, ())
+    return function.write(outputs)
+
+
+def _are_distinct(body: Graph) -> bool:
     """Return whether each output is another value, and no input."""
-    values = {*outputs}
-    return len(values) == len(outputs) and values.isdisjoint(graph.inputs)
+    values = {*body.outputs}
+    return len(values) == len(body.outputs) and values.isdisjoint(body.inputs)
 
 
 def _inline(nodes: Sequence[Node], renamed: dict[Value, Value]) -> Iterator[Node]:

@@ -21,7 +21,7 @@ from toolkit.backends.numpy.direct_calls import direct_call
 from toolkit.backends.numpy.fused_steps import fuse_steps
 from toolkit.buffer_pool import RESULT_POOL
 from toolkit.console.frames import warn
-from toolkit.ir import Graph, Node, Primitive, Spec, Value
+from toolkit.ir import Node, Primitive, Spec, Value
 
 if TYPE_CHECKING:
     from toolkit.backends.numpy.generator import LlvmGenerator
@@ -95,14 +95,12 @@ class NumPyBackend(Backend):
 
     def fuse_steps(
         self,
-        graph: Graph,
         steps: Sequence[tuple[Kernel, Node]],
         outputs: Sequence[Value],
-        constants: Mapping[Value, object],
-        otherwise: Kernel,
-    ) -> Kernel | None:
-        """Return one loop for elementwise steps with large operands."""
-        return fuse_steps(self, graph, steps, outputs, constants, otherwise)
+        constants: Mapping[Value, Array],
+    ) -> list[tuple[Kernel, Node]]:
+        """Return steps with one loop for consecutive elementwise ones."""
+        return fuse_steps(self, steps, outputs, constants)
 
     @cached_property
     def _has_llvmlite(self) -> bool:

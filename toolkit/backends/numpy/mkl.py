@@ -117,7 +117,8 @@ class Mkl:
     def gemm(self, a: Array, b: Array, out: Array | None = None) -> Array:
         """Compute np.matmul for operands of two or more axes."""
         rows, depth, columns = a.shape[-2], a.shape[-1], b.shape[-1]
-        if a.dtype not in _PREFIXES or rows * depth * columns < _MIN_PRODUCT_SIZE:
+        is_small = depth == 1 or rows * depth * columns < _MIN_PRODUCT_SIZE
+        if is_small or a.dtype not in _PREFIXES:
             return self._numpy.gemm(a, b, out)
         if tiled_matmul.needs_tiles(a, b):
             return tiled_matmul.multiply_tiled(a, b, out, self._count, self._multiply)
