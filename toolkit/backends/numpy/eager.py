@@ -22,7 +22,7 @@ from toolkit.backends.kernels import Attributes, DirectCall, Kernel
 from toolkit.backends.numpy.padded import PaddedPrograms, slow_in_numpy
 from toolkit.backends.target import Target
 from toolkit.buffer_pool import RESULT_POOL, on_release
-from toolkit.ir import Graph, Kind, Node, Primitive, Spec, Value
+from toolkit.ir import Graph, Kind, Node, Primitive, Spec, Value, fused_node
 from toolkit.plans.locations import Location, NodeOperands, OperandLocations, Shares
 from toolkit.plans.operands import Operand, OperandMemory, contiguous
 from toolkit.plans.rules import rules
@@ -46,6 +46,9 @@ _MIN_ELEMENTS, _MIN_COSTLY_ELEMENTS, _MIN_COST = 1 << 16, 1 << 15, 12
 _MIN_SORTED_ELEMENTS = 1 << 13
 # Generated code converts these dtypes to float32 and back, in the same loop.
 _NARROW = ("float16", "bfloat16")
+# Products of narrow floats with generated code, which adds in float32.
+_NARROW_WORK = 1 << 8
+_NARROW_PRODUCTS = ("matmul", "conv", "conv_input_grad", "conv_kernel_grad")
 # The limit of programs for each operation. Further shapes run on NumPy. Programs for
 # windows are specific to a shape, and programs are never dropped.
 # The second number limits the other strides whose programs a call finds by strides.
@@ -201,9 +204,12 @@ def _result_size(*arrays: Any) -> int:
 
 
 def _count_multiplications(first: Any, second: Any, **attrs: object) -> int:
-    """Return the multiplications of a product: elements times columns or filters."""
+    """Return the multiplications of a product: elements times columns or filters.
+
+    Those of elements of 16 bits count more: NumPy copies them to float32.
+    """
     size: int = first.size * second.shape[-1]
-    return size
+    return _NARROW_WORK * size if first.nbytes == 2 * first.size else size
 
 
 def _gathered_size(x: Any, indices: Any, *, axis: int, shifted: bool = False) -> int:
@@ -444,6 +450,12 @@ def _lower_node(
     is_whole = node.op.graph is None or generator.can_lower_composite(node)
     if lowered is None and is_whole and is_wide:
         lowered = generator.lower(node, inputs, outputs)
+    if lowered is None and not is_wide and node.op.name in _NARROW_PRODUCTS:
+        for rewrite in generator.passes.before_fusion:
+            body = rewrite(body, Target(backend))
+        product, *casts = body.nodes
+        if product.op.name in generator.anchors and all(map(generator.can_fuse, casts)):
+            lowered = generator.lower(fused_node(body), inputs, outputs)
     return lowered
 
 
