@@ -6,8 +6,8 @@ the same scalar functions has the same bits, and reads and writes memory only on
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -48,33 +48,51 @@ def fuse_steps(
         outputs: the values that the steps compute for the caller.
         constants: the arrays of the other values that the steps read.
     """
-    last = {x: i for i, (_, node) in enumerate(steps) for x in node.inputs}
-    last |= dict.fromkeys(outputs, len(steps))
+    groups = list(_find_groups(steps))
+    readers = Counter(x for _, node in steps for x in node.inputs)
+    readers.update(outputs)
     fused = list[_Step]()
-    start = 0
-    for _, group in groupby(steps, _loop_shape):
-        members = list(group)
-        start += len(members)
-        read = {
-            y: None
-            for _, node in members
-            for y in node.outputs
-            if last.get(y, -1) >= start
-        }
-        loop = _fuse(backend, members, list(read), constants)
-        fused += members if loop is None else [loop]
+    for group in groups:
+        inner = Counter(x for _, node in group for x in node.inputs)
+        results = [y for _, node in group for y in node.outputs]
+        read = [y for y in results if readers[y] > inner[y]]
+        loop = _fuse(backend, group, read, constants)
+        fused += group if loop is None else [loop]
     return fused
 
 
-def _loop_shape(step: _Step) -> object:
-    """Return the shape of the loop that computes a step; an own key without one."""
+def _find_groups(steps: Sequence[_Step]) -> Iterator[list[_Step]]:
+    """Yield the steps in groups. Those of a loop have results of one shape.
+
+    A step that reads no result of a loop, such as a view of its operand, moves before
+    the loop.
+    """
+    group, results, shape = list[_Step](), set[Value](), None
+    for step in steps:
+        _, node = step
+        step_shape = _loop_shape(step)
+        if step_shape is None or step_shape != shape:
+            if results.isdisjoint(node.inputs) and step_shape is None:
+                yield [step]
+                continue
+            if group:
+                yield group
+            group, results, shape = [], set(), step_shape
+        group.append(step)
+        results.update(node.outputs)
+    if group:
+        yield group
+
+
+def _loop_shape(step: _Step) -> tuple[int, ...] | None:
+    """Return the shape of the loop that computes a step; None if there is none."""
     kernel, node = step
     values = (*node.inputs, *node.outputs)
-    shapes = {y.spec.shape for y in node.outputs}
+    shapes: set[tuple[int, ...]] = {y.spec.shape for y in node.outputs}
     if type(kernel) is not EagerPrograms or node.op.kind not in _KINDS:
-        return object()
+        return None
     if len(shapes) != 1 or not all(x.spec.dtype in _DTYPES for x in values):
-        return object()
+        return None
     return shapes.pop()
 
 
