@@ -6,6 +6,7 @@ import pytest
 import toolkit as tk
 from tests.helpers import count_functions
 from toolkit import layers, ops
+from toolkit.core import operation_replays
 from toolkit.core.masks import mask_of, set_mask
 
 RNG = np.random.default_rng(0)
@@ -13,6 +14,12 @@ RNG = np.random.default_rng(0)
 
 def value(*shape):
     return ops.convert_to_tensor(RNG.normal(size=shape).astype("float32"))
+
+
+@pytest.fixture(autouse=True)
+def no_replays():
+    """Remove the replays of other tests, which can delay a trace."""
+    operation_replays.clear()
 
 
 received = []

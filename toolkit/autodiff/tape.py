@@ -164,7 +164,7 @@ class GradientTape:
             if y.dtype in dtypes.INEXACT:
                 watched.add(y)
 
-    def record_call(self, plan: RecordedPlan, values: list[Any]) -> None:
+    def record_call(self, plan: RecordedPlan, values: list[Tensor | None]) -> None:
         """Record the operations of a replay.
 
         Args:
@@ -172,20 +172,20 @@ class GradientTape:
             values: all values of the call; None in place of a value that is not stored.
         """
         if type(self).record is not GradientTape.record:
-            RecordedCall(plan, (), values).complete()
+            results = plan.complete(values)
             for step in plan.steps():
-                operands = tuple([values[i] for i in step.inputs])
-                outputs = tuple([values[i] for i in step.outputs])
+                operands = tuple([results[i] for i in step.inputs])
+                outputs = tuple([results[i] for i in step.outputs])
                 self.record(step.op, operands, step.attrs, outputs)
             return
         watched = self._watched
         mask = tuple([x in watched for x in values[: plan.num_leaves]])
         if True not in mask:
             return
-        recorded, results = plan.effects(mask)
+        recorded, indices = plan.effects(mask)
         if recorded:
             self._records.append(RecordedCall(plan, mask, values))
-            stored = [values[i] for i in results]
+            stored = [values[i] for i in indices]
             watched.update([y for y in stored if y is not None])
 
     @property
@@ -194,7 +194,7 @@ class GradientTape:
         nodes: list[Node] = []
         for entry in self._records:
             if isinstance(entry, RecordedCall):
-                self._watched.update(entry.complete())
+                self._watched.update(entry.watched_results())
                 nodes += entry.nodes()
             else:
                 nodes.append(entry)

@@ -105,7 +105,7 @@ class Backend:
         self,
         steps: Sequence[tuple[Kernel, Node]],
         outputs: Sequence[Value],
-        constants: Mapping[Value, Any],
+        constants: Mapping[Value, object],
     ) -> list[tuple[Kernel, Node]]:
         """Return steps for many calls, with the bits of the given ones.
 

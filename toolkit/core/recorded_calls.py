@@ -7,7 +7,8 @@ Only a reverse pass in Python needs these nodes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from types import NoneType
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -130,7 +131,7 @@ class RecordedPlan:
             if self._is_hot:
                 self.compile()
 
-    def call(self, inputs: Sequence[Tensor]) -> list[Any]:
+    def call(self, inputs: Sequence[Tensor]) -> list[Tensor | None]:
         """Return all values for inputs; None in place of a value that is not stored.
 
         Args:
@@ -139,7 +140,7 @@ class RecordedPlan:
         run, stored = self._kernels
         arrays = state.quietly(run, *[x._array for x in inputs])
         results: Any = arrays if len(stored) > 1 else (arrays,)
-        values: list[Any] = [*inputs, *self._constants]
+        values: list[Tensor | None] = [*inputs, *self._constants]
         if len(stored) < len(self._specs):
             values += [None] * len(self._specs)
             for array, (i, spec) in zip(results, stored, strict=True):
@@ -151,29 +152,32 @@ class RecordedPlan:
             values.append(Tensor(array, spec))
         return values
 
-    def complete(self, values: list[Any]) -> None:
-        """Compute the values of a call that are None.
+    def complete(self, values: list[Tensor | None]) -> list[Tensor]:
+        """Compute the values of a call that are None, and return all values.
 
         Args:
-            values: all values of the call.
+            values: all values of the call. They are replaced in place.
         """
-        self._num_completions += 1
-        if self._num_completions == _MAX_COMPLETIONS:
-            self.compile()
-        inputs = values[: len(self._graph.inputs)]
-        arrays = state.quietly(self._all.run, *[x._array for x in inputs])
-        for array, (i, spec) in zip(arrays, self._all.stored, strict=True):
-            if values[i] is None:
-                values[i] = Tensor(np.asarray(array), spec)
+        if NoneType in map(type, values):
+            self._num_completions += 1
+            if self._num_completions == _MAX_COMPLETIONS:
+                self.compile()
+            inputs = cast(list[Tensor], values[: len(self._graph.inputs)])
+            arrays = state.quietly(self._all.run, *[x._array for x in inputs])
+            for array, (i, spec) in zip(arrays, self._all.stored, strict=True):
+                if values[i] is None:
+                    values[i] = Tensor(np.asarray(array), spec)
+        return cast(list[Tensor], values)
 
-    def outputs(self, values: Sequence[Any]) -> list[Tensor]:
+    def outputs(self, values: Sequence[Tensor | None]) -> list[Tensor]:
         """Return the outputs of the graph. Constants are new arrays in each call.
 
         Args:
             values: all values.
         """
+        stored = cast(Sequence[Tensor], values)  # outputs are never None
         return [
-            values[i] if y.constant is None else Tensor(np.array(y.constant), y.spec)
+            stored[i] if y.constant is None else Tensor(np.array(y.constant), y.spec)
             for i, y in self._outputs
         ]
 
@@ -221,17 +225,16 @@ class RecordedCall(NamedTuple):
 
     plan: RecordedPlan
     watched: tuple[bool, ...]
-    values: list[Any]
+    values: list[Tensor | None]
 
-    def complete(self) -> list[Tensor]:
-        """Compute all values; return those that a tape watches."""
-        if any(x is None for x in self.values):
-            self.plan.complete(self.values)
-        return [self.values[i] for i in self.plan.effects(self.watched)[1]]
+    def watched_results(self) -> list[Tensor]:
+        """Return the results that the tape watches."""
+        values = self.plan.complete(self.values)
+        return [values[i] for i in self.plan.effects(self.watched)[1]]
 
     def nodes(self) -> Iterator[Node]:
-        """Yield the recorded operations, after `complete`."""
-        values = self.values
+        """Yield the recorded operations."""
+        values = self.plan.complete(self.values)
         for op, inputs, attrs, outputs in self.plan.effects(self.watched)[0]:
             yield Node(
                 op, [values[i] for i in inputs], attrs, [values[i] for i in outputs]

@@ -111,7 +111,7 @@ class Tape(Protocol):
     ) -> None:
         """Record an operation."""
 
-    def record_call(self, plan: RecordedPlan, values: list[Any]) -> None:
+    def record_call(self, plan: RecordedPlan, values: list[Tensor | None]) -> None:
         """Record the operations of a replay."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import NoneType
-from typing import Any
+from typing import Any, cast
 
 from toolkit import dtypes
 from toolkit.autodiff.tape import GradientTape, add_all
@@ -51,8 +51,8 @@ class CallKey:
     ) -> None:
         self._items: list[Any] = []
         self._watched = tape._watched
-        self.values: list[Any] = []
-        self.positions: dict[Any, int] = {}
+        self.values: list[Tensor | None] = []
+        self.positions: dict[Tensor | None, int] = {}
         for entry in tape._records:
             if isinstance(entry, RecordedCall):
                 self._add_call(entry)
@@ -85,7 +85,7 @@ class CallKey:
         """
         values = self.values
         read = [values[i] for i in positions]
-        return None if NoneType in map(type, read) else read
+        return None if NoneType in map(type, read) else cast(list[Tensor], read)
 
     def _add_call(self, call: RecordedCall) -> None:
         plan, watched, values = call

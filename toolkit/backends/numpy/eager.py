@@ -9,7 +9,7 @@ these kernels from the second call on.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from math import prod
 from struct import Struct
@@ -19,6 +19,11 @@ import numpy as np
 
 from toolkit import dtypes, settings
 from toolkit.backends.kernels import Attributes, DirectCall, Kernel
+from toolkit.backends.numpy.call_work import (
+    MIN_ELEMENTS,
+    WORK_BY_NAME,
+    largest_size,
+)
 from toolkit.backends.numpy.padded import PaddedPrograms, slow_in_numpy
 from toolkit.backends.target import Target
 from toolkit.buffer_pool import RESULT_POOL, on_release
@@ -33,21 +38,20 @@ if TYPE_CHECKING:
     from toolkit.backends.numpy.jit.runner import Runner
     from toolkit.backends.numpy.kernels import NumPyBackend
 
-# The kinds of primitives with generated code, and the element counts from which it
-# runs. NumPy is fast for primitives that cost few additions.
+# The kinds of primitives with generated code. For primitives that cost this number of
+# additions, it runs from fewer elements on. NumPy is fast for cheap ones.
 _GENERATED_KINDS = frozenset(
     {
         *(Kind.ELEMENTWISE, Kind.REDUCE, Kind.POOL, Kind.COMPOSITE),
         *(Kind.MOVE, Kind.INDEX, Kind.SORT, Kind.RANDOM),
     }
 )
-_MIN_ELEMENTS, _MIN_COSTLY_ELEMENTS, _MIN_COST = 1 << 16, 1 << 15, 12
+_MIN_COSTLY_ELEMENTS, _MIN_COST = 1 << 15, 12
 # NumPy needs 30 ns for an element of a short row, and generated code 10 ns.
 _MIN_SORTED_ELEMENTS = 1 << 13
 # Generated code converts these dtypes to float32 and back, in the same loop.
 _NARROW = ("float16", "bfloat16")
 # Products of narrow floats with generated code, which adds in float32.
-_NARROW_WORK = 1 << 8
 _NARROW_PRODUCTS = ("matmul", "conv", "conv_input_grad", "conv_kernel_grad")
 # The limit of programs for each operation. Further shapes run on NumPy. Programs for
 # windows are specific to a shape, and programs are never dropped.
@@ -80,7 +84,7 @@ def eager_kernel(backend: NumPyBackend, primitive: Primitive, kernel: Kernel) ->
         primitive: the primitive to compute.
         kernel: the kernel for calls without generated code.
     """
-    size_of, minimum_size = _BY_NAME.get(primitive.name, (None, 0))
+    size_of, minimum_size = WORK_BY_NAME.get(primitive.name, (None, 0))
     has_no_code = (
         primitive.kind not in _GENERATED_KINDS or primitive.name in _IDENTITIES
     )
@@ -98,7 +102,7 @@ def eager_kernel(backend: NumPyBackend, primitive: Primitive, kernel: Kernel) ->
         return run_by_name
     elements = _minimum_elements(primitive)
     is_slow, padded = slow_in_numpy(primitive), PaddedPrograms(programs, kernel)
-    by_kind = _result_size if primitive.kind is Kind.ELEMENTWISE else _largest_size
+    by_kind = _result_size if primitive.kind is Kind.ELEMENTWISE else largest_size
 
     def run_by_kind(first: Any, *operands: Any, **attrs: Any) -> Any:
         size_limit = first.size
@@ -131,7 +135,7 @@ def sized_kernel(
     if kernel not in _kernels or not specs:
         return kernel
     plain, programs = _kernels[kernel]
-    size_of, minimum_size = _BY_NAME.get(primitive.name, (None, 0))
+    size_of, minimum_size = WORK_BY_NAME.get(primitive.name, (None, 0))
     if size_of is not None:
         return plain if size_of(*specs, **attrs) < minimum_size else programs
     elements = _minimum_elements(primitive)
@@ -189,75 +193,12 @@ def _minimum_elements(primitive: Primitive) -> int:
     if primitive.kind is Kind.SORT:
         return _MIN_SORTED_ELEMENTS
     is_costly = primitive.kind is Kind.COMPOSITE or primitive.cost >= _MIN_COST
-    return _MIN_COSTLY_ELEMENTS if is_costly else _MIN_ELEMENTS
-
-
-def _largest_size(*arrays: Any) -> int:
-    """Return the size of the largest operand."""
-    size: int = max(x.size for x in arrays)
-    return size
+    return _MIN_COSTLY_ELEMENTS if is_costly else MIN_ELEMENTS
 
 
 def _result_size(*arrays: Any) -> int:
     """Return the size of an elementwise result."""
     return np.broadcast(*arrays).size
-
-
-def _count_multiplications(first: Any, second: Any, **attrs: object) -> int:
-    """Return the multiplications of a product: elements times columns or filters.
-
-    Those of elements of 16 bits count more: NumPy copies them to float32.
-    """
-    size: int = first.size * second.shape[-1]
-    return _NARROW_WORK * size if first.nbytes == 2 * first.size else size
-
-
-def _gathered_size(x: Any, indices: Any, *, axis: int, shifted: bool = False) -> int:
-    """Return the number of gathered elements."""
-    size: int = indices.size * (x.size // max(1, x.shape[axis]))
-    return size
-
-
-def _transform_size(
-    first: Any, *operands: object, axis: int = -1, length: int = 0, **attrs: object
-) -> int:
-    """Return the size of an operand if code for its length is likely to be reused.
-
-    Code is specific to a length. The lengths of whole signals vary without limit, so
-    only powers of two count.
-    """
-    n = length or first.shape[axis]
-    return first.size if n & (n - 1) == 0 else 0
-
-
-def _drawn_size(key: Any, *, shape: Sequence[int], **attrs: object) -> int:
-    """Return the number of drawn elements."""
-    return prod(shape)
-
-
-def _stack_size(x: Any, *operands: Any, **attrs: object) -> int:
-    """Return the elements of the operands: LAPACK is fast for a single system."""
-    has_stack = x.ndim > 2 or attrs.get("lower") is not None
-    return _largest_size(x, *operands) if has_stack else 0
-
-
-# The work of a call by primitive, and the work from which generated code runs. NumPy
-# computes matrix products with BLAS, and copies windows before it reduces them.
-_BY_NAME: dict[str, tuple[Callable[..., int], int]] = {
-    "matmul": (_count_multiplications, 1 << 21),
-    "conv": (_count_multiplications, 1 << 16),
-    "conv_input_grad": (_count_multiplications, 1 << 16),
-    "conv_kernel_grad": (_count_multiplications, 1 << 16),
-    "dft": (_transform_size, 1 << 14),
-    "rdft": (_transform_size, 1 << 14),
-    "irdft": (_transform_size, 1 << 13),
-    "gather": (_gathered_size, _MIN_ELEMENTS),
-    "random_uniform": (_drawn_size, _MIN_ELEMENTS),
-    **dict.fromkeys(
-        ("solve", "solve_triangular", "slogdet", "cholesky", "qr"),
-        (_stack_size, 1 << 9),
-    ),
-}
 
 
 def _attribute_key(value: Any) -> Hashable:

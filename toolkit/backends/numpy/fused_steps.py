@@ -1,6 +1,6 @@
 """One loop for consecutive elementwise operations of a frequent call.
 
-Each of these operations runs generated code from `eager._MIN_ELEMENTS` on. One loop of
+Each of these operations runs generated code from `MIN_ELEMENTS` on. One loop of
 the same scalar functions has the same bits, and reads and writes memory only once.
 """
 
