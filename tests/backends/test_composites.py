@@ -22,6 +22,8 @@ CASES = {
     "softplus": ([(6, 5)], {}),
     "gelu": ([(6, 5)], {}),
     "gelu_grad": ([(6, 5), (6, 5)], {}),
+    "sinc": ([(6, 5)], {}),
+    "sinc_grad": ([(6, 5), (6, 5)], {}),
     "softmax": ([(6, 5)], {"axis": (1,)}),
     "log_softmax": ([(6, 5)], {"axis": (0,)}),
     "variance": ([(6, 5)], {"axis": (0, 1)}),
@@ -48,7 +50,7 @@ def tensors_of(shapes, dtype="float32"):
 
 
 # Long bodies run as generated code at any size. Its functions have other last bits.
-_GENERATED = ("gelu_grad", "erfc", "i0")
+_GENERATED = ("gelu_grad", "sinc_grad", "erfc", "i0")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])

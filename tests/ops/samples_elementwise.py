@@ -69,7 +69,7 @@ UNARY = [
     *unary("fabs", 0.3, 2),
     *unary("sign", 0.3, 2),
     *unary("sinc", 0.2, 2),
-    sample("sinc", np.array([0.0, 1.0]), order=1),
+    sample("sinc", np.array([0.0, 1e-4, 0.1, 0.159, 0.16, 1.0])),
     *unary("i0", 0.1, 5, tolerance=20),
     sample(
         "i0", np.array([-3.0, 19.0, 21.0, 60.0]), tolerance=100, order=1, half=False

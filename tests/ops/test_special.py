@@ -148,3 +148,17 @@ def test_slopes_at_special_numbers(name, dtype):
         tape.watch(x)
         y = getattr(ops, name)(x)
     np.testing.assert_allclose(tape.gradient(y, x), slopes, 1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_gradient_of_sinc_near_zero(dtype):
+    """Cos(a) and sin(a) / a are both 1 at 0, so their difference has few bits."""
+    angles = np.pi * np.array([1e-6, 1e-4, 1.9e-4, 3e-3, 0.05, 0.15, 0.17, 0.9, 3.3])
+    terms = [(-1) ** k * 2 * k / float(math.factorial(2 * k + 1)) for k in range(30)]
+    expected = sum(c * angles ** (2 * k - 1) for k, c in enumerate(terms) if k) * np.pi
+    x = ops.convert_to_tensor((angles / np.pi).astype(dtype))
+    with toolkit.GradientTape() as tape:
+        tape.watch(x)
+        y = ops.sinc(x)
+    tolerance = {"float32": 1e-5, "float64": 1e-12}[dtype]
+    np.testing.assert_allclose(tape.gradient(y, x), expected, tolerance)

@@ -263,7 +263,6 @@ from toolkit.ops.numpy_like import (
     rad2deg,
     select,
     signbit,
-    sinc,
 )
 from toolkit.ops.padding import pad
 from toolkit.ops.pool import (
@@ -320,7 +319,7 @@ from toolkit.ops.sort import (
     top_k,
     unique,
 )
-from toolkit.ops.special import erfc, i0
+from toolkit.ops.special import erfc, i0, sinc
 from toolkit.ops.statistics import (
     average,
     cdist,

@@ -45,7 +45,6 @@ from toolkit.ops.transcendental import (
     log1p,
     log2_p,
     power,
-    sin,
     sqrt,
 )
 from toolkit.type_aliases import TensorLike
@@ -445,30 +444,6 @@ def _ldexp64(x: Tensor, n: Tensor) -> Tensor:
         exponent = minimum(raised, _MAX_EXPONENT)
         x, n = x * _power_of_two(exponent), n - exponent
     return x * _power_of_two(_clip(n, _MIN_EXPONENT, _MAX_EXPONENT))
-
-
-@operation
-def sinc(x: TensorLike) -> Tensor:
-    """Compute sin(pi * x) / (pi * x), elementwise; the value at 0 is 1.
-
-    Args:
-        x: numbers of any shape.
-
-    Returns:
-        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
-        floatx.
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.round(ops.sinc([0.0, 0.5, 1.5]), 4))
-        [ 1.      0.6366 -0.2122]
-    """
-    (x,) = floating(x)
-    dtype = x.dtype
-    # the range of float16 ends at 20,000 pi
-    x = convert(x, dtypes.result_type(dtype, "float32"))
-    angle = where(equal(x, 0), 1.0, x) * math.pi
-    return convert(where(equal(x, 0), 1.0, sin(angle) / angle), dtype)
 
 
 # --- angles ---------------------------------------------------------------------------

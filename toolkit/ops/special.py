@@ -10,11 +10,11 @@ from toolkit.core.tensor import Tensor, bind
 from toolkit.core.trace import decomposable
 from toolkit.ir import Primitive
 from toolkit.ops.bessel import i1
-from toolkit.ops.elementwise import greater, isinf, less, minimum, where
+from toolkit.ops.elementwise import equal, greater, isinf, less, minimum, where
 from toolkit.ops.numeric import absolute
 from toolkit.ops.quadrature import chebyshev, polynomial
 from toolkit.ops.symbolic import operation
-from toolkit.ops.transcendental import exp, sqrt
+from toolkit.ops.transcendental import cos, exp, sin, sqrt
 from toolkit.type_aliases import TensorLike
 
 
@@ -161,3 +161,51 @@ def erfc(x: TensorLike) -> Tensor:
         [1.     0.1573]
     """
     return bind(erfc_p, *floating(x))
+
+
+# Below this angle the derivative of sin(a) / a is a power series: the difference of
+# cos(a) and sin(a) / a, which are both 1 at 0, has few correct bits. The next term is
+# below the last bit of float64.
+_SINC_BORDER = 0.5
+_SINC_SLOPE = [(-1) ** k * 2 * k / math.factorial(2 * k + 1) for k in range(1, 9)]
+
+
+def _sinc(x: Tensor) -> Tensor:
+    x, dtype = _widened(x)  # the range of float16 ends at 20,000 pi
+    is_zero = equal(x, 0)
+    angle = where(is_zero, 1.0, x) * math.pi
+    return convert(where(is_zero, 1.0, sin(angle) / angle), dtype)
+
+
+def _sinc_grad(g: Tensor, x: Tensor) -> Tensor:
+    wide, dtype = _widened(x)
+    angle = wide * math.pi
+    is_near = less(absolute(angle), _SINC_BORDER)
+    near, far = where(is_near, angle, 0.0), where(is_near, 1.0, angle)
+    series = near * polynomial(_SINC_SLOPE, near * near)
+    slope = where(is_near, series, (cos(far) - sin(far) / far) / far) * math.pi
+    return convert(convert(g, wide.dtype) * slope, dtype)
+
+
+sinc_grad_p: Primitive = decomposable("sinc_grad", _sinc_grad)
+sinc_p: Primitive = decomposable("sinc", _sinc, lambda g, y, x: bind(sinc_grad_p, g, x))
+
+
+@operation
+def sinc(x: TensorLike) -> Tensor:
+    """Compute sin(pi * x) / (pi * x), elementwise; the value at 0 is 1.
+
+    Args:
+        x: numbers of any shape.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.sinc([0.0, 0.5, 1.5]), 4))
+        [ 1.      0.6366 -0.2122]
+    """
+    (x,) = floating(x)
+    return bind(sinc_p, x)

@@ -17,6 +17,7 @@ from toolkit.ir import PRIMITIVES, Kind
 # training, and operations without an operator.
 TAKEN_APART = {
     *("attention_grad", "attention_grad_of", "gelu_grad"),
+    *("sinc", "sinc_grad"),
     *("batch_norm", "batch_norm_grad", "batch_norm_grad_of", "batch_norm_of"),
     *("batch_statistics", "matmul_int4", "reread", "variance"),
     *("first_maximum", "first_minimum", "exchange_rows"),
