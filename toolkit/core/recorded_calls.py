@@ -131,13 +131,17 @@ class RecordedPlan:
             if self._is_hot:
                 self.compile()
 
-    def call(self, inputs: Sequence[Tensor]) -> list[Tensor | None]:
+    def call(
+        self, inputs: Sequence[Tensor], stores_all: bool = False
+    ) -> list[Tensor | None]:
         """Return all values for inputs; None in place of a value that is not stored.
 
         Args:
             inputs: the inputs.
+            stores_all: whether no value may be missing. Several tapes must watch the
+                same values, and only one of them computes the missing ones.
         """
-        run, stored = self._kernels
+        run, stored = self._all if stores_all else self._kernels
         arrays = state.quietly(run, *[x._array for x in inputs])
         results: Any = arrays if len(stored) > 1 else (arrays,)
         values: list[Tensor | None] = [*inputs, *self._constants]

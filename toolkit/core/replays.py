@@ -214,7 +214,7 @@ class Replay:
         self._num_recorded += 1
         if self._num_recorded == self._hot_calls:
             state.quietly(plan.compile)
-        values = plan.call(tensors)
+        values = plan.call(tensors, stores_all=len(tapes) > 1)
         for tape in tapes:
             tape.record_call(plan, values)
         results = plan.outputs(values)
