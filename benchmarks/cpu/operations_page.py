@@ -1,5 +1,6 @@
 """Page of the table of operations.py: summary by group and size, and the worst rows."""
 
+import re
 from collections import defaultdict
 from statistics import median
 
@@ -45,7 +46,11 @@ The median ratio of each group, forward / gradient.
 
 ## Slowest compiled rows
 
-{worst}
+{compiled}
+
+## Slowest eager rows
+
+{eager}
 
 ## Limitations
 
@@ -93,7 +98,8 @@ def render(record, note=""):
         machine=f"{machine}, with {packages}. {note}".strip(),
         summary=summary(rows),
         groups=by_group(rows),
-        worst=slowest(rows),
+        compiled=slowest(rows, "compiled"),
+        eager=slowest(rows, "eager"),
         failures=failures(rows),
     )
 
@@ -159,15 +165,16 @@ def by_group(rows):
     return table(("group", *heads), lines)
 
 
-def slowest(rows):
+def slowest(rows, candidate):
     """Return the rows with the largest ratios, with their medians in microseconds."""
-    measured = [(ratio(row, "compiled"), row) for row in rows if row["size"]]
+    measured = [(ratio(row, candidate), row) for row in rows if row["size"]]
     measured = [pair for pair in measured if pair[0] is not None]
     measured.sort(key=lambda pair: -pair[0])
-    heads = ("row", "elements", "compiled, µs", *(f"{x}, µs" for x in PEERS), "ratio")
+    names = (candidate, *PEERS)
+    heads = ("row", "elements", *(f"{name}, µs" for name in names), "ratio")
     lines = []
     for value, row in measured[:WORST]:
-        times = [figure(row, name) for name in ("compiled", *PEERS)]
+        times = [figure(row, name) for name in names]
         lines.append((title(row), SIZE_NAMES[row["size"]], *times, f"{value:.2f}"))
     return table(heads, lines)
 
@@ -181,14 +188,21 @@ def figure(row, name):
     return f"{middle * 1e6:,.0f} ±{spread:.0%}"
 
 
+def short(error):
+    """Return the number of different elements in an error, or its first line."""
+    found = re.search(r"Mismatched elements: [^)]*\)", error)
+    return found[0] if found else error.splitlines()[0]
+
+
 def failures(rows):
     """Return the rows whose results differ from the peer, as a list."""
-    lines = [
-        f"- {title(row)}, {SIZE_NAMES[row['size']]} elements: {name} {error}"
-        for row in rows
-        for name, error in row["errors"].items()
-        if name.endswith("check")
-    ]
+    lines = []
+    for row in rows:
+        for name, error in row["errors"].items():
+            candidate, _, kind = name.partition(", ")
+            if kind == "check":
+                measured = f"{title(row)}, {SIZE_NAMES[row['size']]} elements"
+                lines.append(f"- {measured}, {candidate}: {short(error)}")
     if not lines:
         return ""
     return "\n## Different results\n\n" + "\n".join(lines) + "\n"
