@@ -315,7 +315,6 @@ from toolkit.ops.numpy_like import (
     rad2deg as rad2deg,
     select as select,
     signbit as signbit,
-    sinc as sinc,
 )
 from toolkit.ops.padding import pad as pad
 from toolkit.ops.pool import (
@@ -376,7 +375,7 @@ from toolkit.ops.sort import (
     top_k as top_k,
     unique as unique,
 )
-from toolkit.ops.special import erfc as erfc, i0 as i0
+from toolkit.ops.special import erfc as erfc, i0 as i0, sinc as sinc
 from toolkit.ops.statistics import (
     average as average,
     cdist as cdist,

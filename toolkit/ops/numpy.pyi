@@ -158,7 +158,6 @@ from toolkit.ops.numpy_like import (
     rad2deg as rad2deg,
     select as select,
     signbit as signbit,
-    sinc as sinc,
 )
 from toolkit.ops.padding import pad as pad
 from toolkit.ops.reduce import (
@@ -202,7 +201,7 @@ from toolkit.ops.sort import (
     sort as sort,
     unique as unique,
 )
-from toolkit.ops.special import i0 as i0
+from toolkit.ops.special import i0 as i0, sinc as sinc
 from toolkit.ops.statistics import (
     average as average,
     corrcoef as corrcoef,

@@ -25,7 +25,7 @@ from toolkit.ops.numeric import logical_or
 from toolkit.ops.padding import pad
 from toolkit.ops.ranges import index_range
 from toolkit.ops.reduce import max, mean
-from toolkit.ops.shape import concatenate, slice_axis
+from toolkit.ops.shape import concatenate, reshape, slice_axis
 from toolkit.ops.spatial import (
     Extents,
     Pads,
@@ -334,6 +334,11 @@ def _adaptive(
     for axis, (n, m) in enumerate(zip(x.shape[1:-1], sizes, strict=True), start=1):
         if n == 0:
             raise ShapeError(f"{op}: received no elements along axis {axis}: {x.shape}")
+        # This code holds for some values of a free extent only.
+        if type(n) is int and n % m == 0:
+            blocks = reshape(x, (*x.shape[:axis], m, n // m, *x.shape[axis + 1 :]))
+            x = pool(blocks, axis=axis + 1)
+            continue
         bounds = [(i * n // m, -(-(i + 1) * n // m)) for i in range(m)]
         windows = [
             pool(slice_axis(x, axis, low, high), axis=axis, keepdims=True)
