@@ -180,9 +180,9 @@ def reverse(
         call = CallKey(tape, targets, sources, weights)
         if record.key not in _replays:
             return _run_new(tape, record, targets, sources, weights)
-        replay = _replays[record.key]
-        indices = () if replay is None else replay.indices
-        positions = find_values(tape, call, record, indices)
+        replay, positions = _replays[record.key], list[int]()
+        if replay is not None:
+            positions = find_values(tape, call, record, replay.indices)
         if len(calls) >= _MAX_CALLS:
             calls.clear()
         cached = calls[call.key] = replay, positions
