@@ -19,8 +19,8 @@ page; do not edit it. [More benchmarks](more_benchmarks.md) compares whole netwo
 
 ## Method
 
-All candidates run in one process on one thread, and they alternate, after up to 160
-calls of each. The times are the CPU time of the process, so other work on the machine
+All candidates run in one process on one thread, and they alternate, after 160 calls or
+0.1 s of each. The times are the CPU time of the process, so other work on the machine
 has a small effect. *Ratio*: the median of toolkit divided by the smallest median of
 torch (eager), JAX (compiled) and NumPy. Below 1 toolkit is faster. NumPy has no
 gradients, and with 32 elements it is no peer, because it has no tensors. JAX runs the
