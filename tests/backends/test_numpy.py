@@ -318,3 +318,14 @@ def test_mkl_functions(mkl_backend, reference, name, dtype):
     np.testing.assert_allclose(kernel(strided), expected, rtol.get(dtype, 2e-3))
     assert kernel(x, out=x) is x
     np.testing.assert_allclose(x, expected, rtol.get(dtype, 2e-3))
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (2, 1), (1, 5), (2, 3, 4)])
+def test_products_of_columns_and_rows_are_row_major(shape):
+    """A ufunc has the order of axes of its operands in the result."""
+    *batch, rows, columns = shape
+    a = np.asfortranarray(np.random.default_rng(0).normal(size=(*batch, rows, 3)))
+    b = np.asfortranarray(np.arange(2.0 * columns).reshape(2, columns))
+    product = create().kernels.get("matmul")(a[..., :1], b[:1])
+    np.testing.assert_array_equal(product, a[..., :1] @ b[:1])
+    assert product.flags.c_contiguous

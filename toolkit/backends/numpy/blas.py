@@ -31,7 +31,7 @@ class Blas:
         """Compute np.matmul for two or more axes, in tiles if matrices are large."""
         rows, columns = a.shape[-2], b.shape[-1]
         if a.shape[-1] == 1:  # BLAS takes up to 20 times as long
-            return np.multiply(a, b, out)
+            return np.multiply(a, b, out=out, order="C")
         small = (
             _MAX_SINGLE_THREAD_VECTOR
             if rows == 1 or columns == 1
