@@ -278,6 +278,8 @@ def test_products_of_bfloat16(shape, programs_run):
         ops.cast(product, "float64"), expected, rtol=2**-8, atol=1e-4
     )
     assert bool(programs_run) == current().rounds_factors
+    values = ops.ones((200, 200), "bfloat16")
+    assert ops.matmul(values, values).numpy().max() == 200
 
 
 def test_convolutions_of_bfloat16(programs_run):

@@ -7,16 +7,10 @@ import numpy as np
 import pytest
 
 import toolkit as tk
+from tests.functions.tapes import PythonTape
 from toolkit import layers, ops
 from toolkit.core.slices import slices_of
 from toolkit.functions import reverse_replays
-
-
-class PythonTape(tk.GradientTape):
-    """Tape whose reverse pass runs as Python code: it observes the pass."""
-
-    def _pull_back(self, node, gs):
-        return super()._pull_back(node, gs)
 
 
 @pytest.fixture(autouse=True)

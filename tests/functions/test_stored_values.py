@@ -6,19 +6,13 @@ import numpy as np
 import pytest
 
 import toolkit as tk
+from tests.functions.tapes import PythonTape
 from toolkit import layers, ops
 from toolkit.core import operation_replays
 from toolkit.functions import reverse_replays
 
 # Calls of small and of large operations after which tapes store fewer values.
 SMALL, LARGE = 140, 50
-
-
-class PythonTape(tk.GradientTape):
-    """Tape whose reverse pass runs as Python code: it observes the pass."""
-
-    def _pull_back(self, node, gs):
-        return super()._pull_back(node, gs)
 
 
 @pytest.fixture(autouse=True)
@@ -29,8 +23,8 @@ def no_replays():
     reverse_replays.clear()
 
 
-def tensor(*shape, seed=0, scale=1.0):
-    array = np.random.default_rng(seed).normal(size=shape) * scale
+def tensor(*shape, seed=0):
+    array = np.random.default_rng(seed).normal(size=shape)
     return ops.convert_to_tensor(array.astype("float32"))
 
 
@@ -46,7 +40,6 @@ def bits(gs):
 
 
 def normalize(x, scale):
-    """Apply one operation, of which each gradient reads other values."""
     return ops.layer_normalization(x, scale, axis=-1)
 
 
