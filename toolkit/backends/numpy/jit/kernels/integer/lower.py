@@ -313,7 +313,8 @@ class _TiledLowering(Lowering):
 
     def __init__(self, body: Graph, a: int, b: int) -> None:
         super().__init__(body, a, b)
-        self.words = Words(4)
+        self.words = Words(WORD_BYTES)
+        self.panel_words = replace(self.panel_words, terms=WORD_BYTES)
         self.blocks: int = -(-self.depth // _BLOCK_TERMS)
         self.count = self.blocks * _BLOCK_WORDS
         self.panels = -(-self.columns // SPAN)
