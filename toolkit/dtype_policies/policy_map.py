@@ -1,4 +1,4 @@
-"""DTypePolicyMap: policies by the paths of layers."""
+"""DTypePolicyMap: policies by the paths of layers; and the policies of arguments."""
 
 from __future__ import annotations
 
@@ -6,8 +6,22 @@ import re
 from collections.abc import Iterator, MutableMapping
 from typing import Any
 
-from toolkit.dtype_policies.policy import DTypePolicy, default_policy
-from toolkit.errors import ArgumentError, ArgumentTypeError
+from toolkit import dtypes
+from toolkit.dtype_policies.policy import (
+    DTypePolicy,
+    FloatDTypePolicy,
+    default_policy,
+)
+from toolkit.dtype_policies.quantized import (
+    MODES,
+    AWQDTypePolicy,
+    GPTQDTypePolicy,
+    Int4DTypePolicy,
+    QuantizedDTypePolicy,
+    QuantizedFloat8DTypePolicy,
+    quantized_policy,
+)
+from toolkit.errors import ArgumentError, ArgumentTypeError, ToolkitError
 from toolkit.serialization import deserialize_keras_object, serialize_keras_object
 
 
@@ -142,8 +156,6 @@ class DTypePolicyMap(DTypePolicy, MutableMapping[str, DTypePolicy]):
 
 def _get_policy(identifier: Any) -> DTypePolicy:
     """Return `dtype_policies.get(identifier)`, but None stays None."""
-    from toolkit.dtype_policies import get
-
     try:
         return get(identifier)
     except (ValueError, TypeError) as error:
@@ -151,3 +163,72 @@ def _get_policy(identifier: Any) -> DTypePolicy:
             "DTypePolicyMap: Cannot interpret the assigned value by "
             f"`keras.dtype_policies.get`; received {identifier!r} ({error})"
         ) from error
+
+
+_BY_NAME = {
+    cls.__name__: cls
+    for cls in (
+        *(AWQDTypePolicy, DTypePolicy, DTypePolicyMap, FloatDTypePolicy),
+        *(GPTQDTypePolicy, Int4DTypePolicy, QuantizedDTypePolicy),
+        QuantizedFloat8DTypePolicy,
+    )
+}
+
+
+def get(identifier: Any) -> DTypePolicy:
+    """Return the policy for None (the global policy), a name, a dtype or a config.
+
+    Args:
+        identifier: None, a policy, a name, a dtype or a config.
+
+    Returns:
+        A DTypePolicy.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.dtype_policies.get("mixed_bfloat16").compute_dtype
+        'bfloat16'
+    """
+    if identifier is None:
+        return default_policy()
+    if isinstance(identifier, DTypePolicy):
+        return identifier
+    if isinstance(identifier, dict):
+        return deserialize(identifier)
+    if isinstance(identifier, str):
+        if "_" in identifier and identifier.startswith(MODES):
+            return quantized_policy(identifier)
+        return DTypePolicy(identifier)
+    try:
+        return DTypePolicy(dtypes.standardize(identifier))
+    except ToolkitError as error:
+        error.args = (f"Cannot interpret `dtype` argument. {error}",)
+        raise
+
+
+def deserialize(config: dict[str, Any], custom_objects: Any = None) -> Any:
+    """Build a policy from the result of `serialize`.
+
+    Args:
+        config: the result of `serialize`.
+        custom_objects: a dict from names to classes that the config contains.
+
+    Returns:
+        The policy.
+
+    Example:
+        >>> import toolkit
+        >>> policy = toolkit.dtype_policies.DTypePolicy("mixed_bfloat16")
+        >>> config = toolkit.dtype_policies.serialize(policy)
+        >>> toolkit.dtype_policies.deserialize(config).name
+        'mixed_bfloat16'
+    """
+    if "class_name" in config and "config" in config:
+        return deserialize_keras_object(config, custom_objects, module_objects=_BY_NAME)
+    members = config.get("config", config)
+    if not isinstance(members, dict) or "name" not in members:
+        raise ArgumentError(
+            "dtype_policies.deserialize: expected a dict with the policy's 'name'; "
+            f"received {config!r}"
+        )
+    return DTypePolicy(members["name"])
