@@ -116,6 +116,15 @@ class Backend:
         """
         return list(steps)
 
+    def has_equal_code(self, kernel: Kernel, node: Node) -> bool:
+        """Return whether code of a program has the same bits as a kernel.
+
+        Args:
+            kernel: the kernel of a call outside of programs.
+            node: the node that it computes, on operands with row-major axes.
+        """
+        return False
+
     def make_eager_kernel(self, primitive: Primitive) -> Kernel:
         """Create the `eager_kernel`, which is cached for declared primitives."""
         if primitive.graph is not None and not self.kernels.supports(primitive.name):

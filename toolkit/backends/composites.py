@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from toolkit import dtypes
 from toolkit.backends.kernels import DirectCall, Kernel
@@ -14,6 +14,16 @@ if TYPE_CHECKING:
     from toolkit.backends.base import Backend
 
 Array = Any
+# A function of a backend, steps, outputs, and the arrays of constants.
+Rewrite: TypeAlias = Callable[
+    [
+        "Backend",
+        Sequence[tuple[Kernel, Node]],
+        Sequence[Value],
+        Mapping[Value, Array],
+    ],
+    list[tuple[Kernel, Node]],
+]
 # The maximum number of cached signatures per composite.
 _MAX_SIGNATURES = 1024
 # Elements of a result that depends on constants only, up to which it is stored.
@@ -70,15 +80,24 @@ class KernelSequence:
         backend: the backend of the kernels.
         graph: a graph without unused nodes.
         is_hot: whether many calls follow, so that generated code is worthwhile.
+        rewrite: replaces steps by others with the same bits.
     """
 
-    def __init__(self, backend: Backend, graph: Graph, is_hot: bool = False) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        graph: Graph,
+        is_hot: bool = False,
+        rewrite: Rewrite | None = None,
+    ) -> None:
         self._backend, self._is_hot = backend, is_hot
         environment: dict[Value, Value] = {}
         steps = list(self._expand(graph, environment))
         outputs = [environment.get(y, y) for y in graph.outputs]
         steps, folded = self._fold(steps)
         constants = self._constants_of(graph, steps, outputs, folded)
+        if rewrite is not None:
+            steps = rewrite(backend, steps, outputs, constants)
         if is_hot:
             steps = backend.fuse_steps(steps, outputs, constants)
         function = StepFunction(graph.inputs, constants)

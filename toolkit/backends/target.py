@@ -30,6 +30,8 @@ class Target:
         is_body: whether it is a part of another program, which computes those values.
         processor: the target of machine code, a result of `CodeGenerator.processors`;
             None: this machine's.
+        keeps_bits: whether no pass may change a bit of a result, as an identity of real
+            numbers can.
     """
 
     backend: Backend
@@ -40,6 +42,7 @@ class Target:
     frozen: Collection[int] = ()
     is_body: bool = False
     processor: Any = None
+    keeps_bits: bool = False
 
 
 # A function that takes a graph and returns an equivalent one.

@@ -44,6 +44,8 @@ from toolkit.plans.rules import rules
 def simplifying_passes(target: Target) -> tuple[Pass, ...]:
     """Return the passes that simplify a graph; they run on sub-graphs first."""
     backend_passes = target.backend.generator.passes
+    if target.keeps_bits:
+        return decompose, prune, share
     return (
         select_branches,
         *backend_passes.after_trace,
@@ -69,7 +71,9 @@ def simplifying_passes(target: Target) -> tuple[Pass, ...]:
 def pipeline(target: Target) -> tuple[tuple[str, tuple[Pass, ...]], ...]:
     """Return all passes between trace and lowering, in named stages."""
     backend_passes = target.backend.generator.passes
-    generated = target.generate
+    generated, rewrites = target.generate, backend_passes.before_fusion
+    if target.keeps_bits:
+        rewrites = ()
     return (
         (
             "simplifying",
@@ -77,7 +81,7 @@ def pipeline(target: Target) -> tuple[tuple[str, tuple[Pass, ...]], ...]:
         ),
         (
             "fusing",
-            (*backend_passes.before_fusion, expand_unfused, fuse) if generated else (),
+            (*rewrites, expand_unfused, fuse) if generated else (),
         ),
         (
             "ordering",

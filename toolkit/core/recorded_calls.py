@@ -14,7 +14,7 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.backends.base import Backend
-from toolkit.backends.composites import CompositeKernel, KernelSequence
+from toolkit.backends.composites import CompositeKernel, KernelSequence, Rewrite
 from toolkit.backends.kernels import DirectCall, Kernel
 from toolkit.backends.step_function import StepFunction
 from toolkit.core.tensor import Tensor, state
@@ -90,11 +90,16 @@ class RecordedPlan:
         self._num_completions = 0
         self._all: _Kernels = self._kernels_of_all()
         self._kernels, self._is_hot = self._all, False
+        self._rewrite: Rewrite | None = None
         self._effects: dict[tuple[bool, ...], tuple[list[_Step], list[int]]] = {}
 
-    def compile(self) -> None:
-        """Replace the kernels: many calls follow, so generated code is worthwhile."""
-        self._is_hot = True
+    def compile(self, rewrite: Rewrite | None = None) -> None:
+        """Replace the kernels: many calls follow, so generated code is worthwhile.
+
+        Args:
+            rewrite: replaces steps by others with the same bits; None: as before.
+        """
+        self._is_hot, self._rewrite = True, rewrite or self._rewrite
         needed, first = self._needed, self.num_leaves
         stored = [i for i, y in self._outputs if y.constant is None]
         if needed is None or not stored or self._num_completions >= _MAX_COMPLETIONS:
@@ -103,7 +108,7 @@ class RecordedPlan:
         stored = sorted({*stored, *needed})
         outputs = tuple([self._results[i - first] for i in stored])
         graph = Graph(self._graph.inputs, self._graph.nodes, outputs).pruned()
-        function = KernelSequence(self._backend, graph, is_hot=True)
+        function = KernelSequence(self._backend, graph, True, self._rewrite)
         self._kernels = _Kernels(function.run, self._with_specs(stored))
 
     def _kernels_of_all(self, is_hot: bool = False) -> _Kernels:

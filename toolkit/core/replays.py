@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from toolkit import tree
-from toolkit.backends.composites import KernelSequence
+from toolkit.backends.composites import KernelSequence, Rewrite
 from toolkit.backends.kernels import Kernel
 from toolkit.console import frames
 from toolkit.core.masks import mask_of
@@ -46,6 +46,11 @@ _MIN_FUSED = 1 << 15
 # Calls before the trace of a signature, also if traces took more than this share of the
 # time between two drops of replays.
 _CALLS_BEFORE_TRACE, _CALLS_IF_EXCEEDED, _MAX_TRACE_SHARE = 1, 31, 0.1
+# Microseconds of a call's kernels and of an element of a result, and of all calls after
+# which programs replace kernels. The compilation of a program takes about as long.
+_KERNEL_TIME, _ELEMENT_TIME, _TIME_BEFORE_PROGRAMS = 1.0, 5e-4, 1e4
+# Nodes of the smallest call that can have a program.
+_MIN_PROGRAM_NODES = 3
 _HOT_KINDS = (Kind.MOVE, Kind.INDEX, Kind.SORT, Kind.RANDOM, Kind.POOL)
 _CONTROL = (Kind.CONTROL, Kind.COLLECTIVE)
 _ndarray = np.ndarray  # found without the module
@@ -138,7 +143,7 @@ class Replay:
         self._num_leaves = len(leaves)
         self._backend = backend()
         self._recorded: RecordedPlan | None = None
-        self._num_recorded, self._hot_calls = 0, _hot_calls(graph)
+        self._num_recorded, self._stages = 0, list(_stages(graph))
         sizes = [x.spec.size for x in graph.inputs]
         self._is_large = sum(sizes) > _MAX_RECORDED and not _is_elementwise(graph)
         self._is_single = outputs is leaves[0] and not self.written
@@ -148,28 +153,40 @@ class Replay:
         self._is_list = (is_flat and type(outputs) is list) or bool(self.written)
         self._is_tuple = is_flat and type(outputs) is tuple
         self._pack = tree.make_packer(tree.structure_of(outputs))
-        run = self._runner()
         # Returns the outputs for the arrays of the inputs and Variables.
-        self.run: Callable[..., object] = (
-            self._counting(run) if _can_be_hot(graph) else run
+        first = 0 if _can_be_hot(graph) else 1
+        self.run: Callable[..., object] = self._counting(
+            self._runner(), self._stages[first:]
         )
 
-    def _runner(self, is_hot: bool = False) -> Callable[..., object]:
+    def _runner(self, stage: _Stage | None = None) -> Callable[..., object]:
         """Return a function of arrays that runs the kernels."""
-        pruned = self._graph.pruned()
-        function = KernelSequence(self._backend, pruned, is_hot).run
+        pruned, rewrite = self._graph.pruned(), stage and stage.rewrite
+        function = KernelSequence(self._backend, pruned, stage is not None, rewrite).run
         specs = [y.spec for y in self._graph.outputs]
         if self._is_single:
             return _single_runner(function, specs[0])
         return self._nest_runner(function, specs)
 
-    def _counting(self, run: Callable[..., object]) -> Callable[..., object]:
-        """Return a function that gets kernels for many calls after many calls."""
-        number, hot_calls = count().__next__, self._hot_calls
+    def _counting(
+        self, run: Callable[..., object], stages: Sequence[_Stage], start: int = 0
+    ) -> Callable[..., object]:
+        """Return a function that gets the kernels of the next stage after its calls.
+
+        Args:
+            run: the function of arrays.
+            stages: the next stages.
+            start: the number of earlier calls.
+        """
+        if not stages:
+            return run
+        stage, *later = stages
+        number, last = count(start).__next__, stage.num_calls
 
         def run_and_count(*arrays: Array) -> object:
-            if number() == hot_calls:
-                self.run = state.quietly(self._runner, True)
+            if number() == last:
+                new = state.quietly(self._runner, stage)
+                self.run = self._counting(new, later, last)
             return run(*arrays)
 
         return run_and_count
@@ -212,8 +229,9 @@ class Replay:
                 RecordedPlan, self._backend, self._graph
             )
         self._num_recorded += 1
-        if self._num_recorded == self._hot_calls:
-            state.quietly(plan.compile)
+        for stage in self._stages:
+            if self._num_recorded == stage.num_calls:
+                state.quietly(plan.compile, stage.rewrite)
         values = plan.call(tensors, stores_all=len(tapes) > 1)
         for tape in tapes:
             tape.record_call(plan, values)
@@ -232,12 +250,41 @@ class Replay:
         return self._pack(flat[: self._num_leaves]), flat[self._num_leaves :]
 
 
-def _hot_calls(graph: Graph) -> int:
-    """Return the calls after which generated code replaces kernels."""
-    size = _largest_size(graph)
-    if size < _MIN_FUSED:
-        return _HOT_CALLS
-    return max(_MIN_HOT_CALLS, min(_HOT_CALLS, _HOT_ELEMENTS // size))
+class _Stage(NamedTuple):
+    """Better kernels after many calls.
+
+    Attributes:
+        num_calls: the number of calls.
+        rewrite: replaces steps of the kernels by programs.
+    """
+
+    num_calls: int
+    rewrite: Rewrite | None
+
+
+def _stages(graph: Graph) -> Iterator[_Stage]:
+    """Yield the stages of the kernels of a graph, after the first one."""
+    hot_calls, size = _HOT_CALLS, _largest_size(graph)
+    if size >= _MIN_FUSED:
+        hot_calls = max(_MIN_HOT_CALLS, min(_HOT_CALLS, _HOT_ELEMENTS // size))
+    yield _Stage(hot_calls, None)
+    sizes = [y.spec.size for node in graph.nodes for y in node.outputs]
+    time = _KERNEL_TIME * len(graph.nodes) + _ELEMENT_TIME * sum(sizes)
+    if _use_programs is not None and len(graph.nodes) >= _MIN_PROGRAM_NODES:
+        num_calls = max(hot_calls + 1, int(_TIME_BEFORE_PROGRAMS / time))
+        yield _Stage(num_calls, _use_programs)
+
+
+_use_programs: Rewrite | None = None
+
+
+def set_programs(rewrite: Rewrite) -> None:
+    """Set the function that replaces steps by programs.
+
+    The compiler imports the package of this module, so this module cannot import it.
+    """
+    global _use_programs
+    _use_programs = rewrite
 
 
 def _largest_size(graph: Graph) -> int:

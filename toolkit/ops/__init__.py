@@ -364,7 +364,11 @@ from toolkit.ops.windows import bartlett, blackman, hamming, hanning, kaiser
 
 # isort: off
 from toolkit.ops import image, linalg, nn, numpy
-from toolkit.ops import operators as _operators, quantize as _quantize
+from toolkit.ops import (
+    frequent_calls as _frequent_calls,
+    operators as _operators,
+    quantize as _quantize,
+)
 # isort: on
 
 # Functions of `keras.ops` that modules of higher levels define.
@@ -383,4 +387,5 @@ __getattr__, __dir__ = lazy_namespace(
 )
 
 _operators.install_operators()
+_frequent_calls.install_programs()
 _observe_modules()  # the user can replace a function before the first replay

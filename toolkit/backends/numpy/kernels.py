@@ -18,6 +18,7 @@ from toolkit.backends.memory import Array, Memory
 from toolkit.backends.numpy import eager
 from toolkit.backends.numpy.blas import find_blas
 from toolkit.backends.numpy.direct_calls import direct_call
+from toolkit.backends.numpy.equal_code import has_equal_code
 from toolkit.backends.numpy.fused_steps import fuse_steps
 from toolkit.buffer_pool import RESULT_POOL
 from toolkit.console.frames import warn
@@ -101,6 +102,10 @@ class NumPyBackend(Backend):
     ) -> list[tuple[Kernel, Node]]:
         """Return steps with one loop for consecutive elementwise ones."""
         return fuse_steps(self, steps, outputs, constants)
+
+    def has_equal_code(self, kernel: Kernel, node: Node) -> bool:
+        """Return whether code of a program has the same bits as a kernel."""
+        return has_equal_code(kernel, node)
 
     @cached_property
     def _has_llvmlite(self) -> bool:

@@ -1,0 +1,296 @@
+"""Test that programs that replace eager steps have the same bits and strides."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import toolkit as tk
+from tests.backends.jit.running import graph_of
+from toolkit import ops
+from toolkit.backends.composites import KernelSequence
+from toolkit.compiler import step_programs
+from toolkit.core.tensor import backend
+from toolkit.errors import OutOfRangeError
+from toolkit.ir import PRIMITIVES
+from toolkit.plans.rules import rules
+
+# Calls after which a program has replaced the steps.
+CALLS = 6
+FLOATS = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, -2.5, 1e-40, 3e38, -7.3]
+FLOATS += [2.0**31, -(2.0**31), 1e10, 0.1, 3.0, 1.5]
+INTEGERS = [0, 1, -1, 2, 7, -100, 127, 2**31 - 1, -(2**31)]
+
+
+def run(sequence, arrays):
+    results = sequence.run(*arrays)
+    return results if isinstance(results, tuple) else (results,)
+
+
+def layout(array):
+    """Return the bits, and the strides of the axes with more than one element."""
+    steps = [s for s, n in zip(array.strides, array.shape, strict=True) if n > 1]
+    return array.dtype, array.shape, steps, array.tobytes()
+
+
+def count_programs(function, *arrays, more=()):
+    """Compare a function's programs with its steps, and return their number.
+
+    Args:
+        function: a function of tensors.
+        arrays: its operands.
+        more: other operands of the same shapes.
+    """
+    graph = graph_of(function, *arrays).pruned()
+    before = step_programs.count()
+    plain = KernelSequence(backend(), graph)
+    programs = KernelSequence(backend(), graph, True, step_programs.use_programs)
+    number = step_programs.count() - before
+    with np.errstate(all="ignore"):
+        for operands in [arrays] * CALLS + list(more) + [arrays]:
+            pairs = zip(run(plain, operands), run(programs, operands), strict=True)
+            for expected, result in pairs:
+                assert layout(np.asarray(result)) == layout(np.asarray(expected))
+    return number
+
+
+def operands(dtype, count):
+    """Return arrays with all pairs of special numbers."""
+    values = FLOATS if "float" in dtype else INTEGERS if dtype != "bool" else [0, 1]
+    values = np.array(values).astype(dtype)
+    pairs = np.stack(np.meshgrid(values, values)).reshape(2, -1)
+    return [np.resize(x, max(40, x.size)) for x in pairs[:count]]
+
+
+UNARY = (
+    *("absolute", "negative", "floor", "ceil", "round", "trunc", "sqrt"),
+    *("isnan", "isinf", "isfinite", "square"),
+)
+BINARY = (
+    *("add", "subtract", "multiply", "divide", "maximum", "minimum"),
+    *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
+)
+INTEGER = ("bitwise_and", "bitwise_or", "bitwise_xor")
+LOGICAL = ("logical_and", "logical_or", "logical_xor")
+CASES = [
+    *[(name, dtype) for name in (*UNARY, *BINARY) for dtype in ("float32", "float64")],
+    *[(name, "int32") for name in ("absolute", "negative", "add", "less", *INTEGER)],
+    *[(name, "bool") for name in LOGICAL],
+]
+
+
+@pytest.mark.parametrize(("name", "dtype"), CASES)
+def test_special_numbers(name, dtype):
+    """Vectors and the numbers after them have the bits of NumPy."""
+    function = getattr(ops, name)
+    arrays = operands(dtype, 1 if name in UNARY else 2)
+
+    def steps(*xs):
+        y = function(*xs)
+        flag = y if y.dtype == "bool" else ops.less(y, xs[0])
+        return y, ops.logical_not(flag), ops.where(flag, xs[0], xs[-1])
+
+    for length in (3, 37, arrays[0].size):
+        starts = range(0, arrays[0].size - length + 1, length)
+        first, *more = [[x[i : i + length] for x in arrays] for i in starts]
+        assert count_programs(steps, *first, more=more) == 1
+
+
+CASTS = ("float32", "float64", "int32", "int64", "bool", "uint8")
+
+
+@pytest.mark.parametrize("target", CASTS)
+@pytest.mark.parametrize("source", CASTS)
+def test_casts(source, target):
+    (x,) = operands(source, 1)
+
+    def steps(x):
+        y = ops.cast(x, target)
+        return y, ops.equal(x, x), ops.where(ops.equal(y, y), y, y), ops.maximum(x, x)
+
+    assert count_programs(steps, x) == 1
+
+
+class Draws:
+    """Random operations on a list of tensors of function_of shapes."""
+
+    def __init__(self, data):
+        self.data = data
+
+    def choose(self, values):
+        return self.data.draw(st.sampled_from(list(values)))
+
+    def unary(self, x):
+        return self.choose(
+            [
+                lambda: ops.abs(x) * 0.5,
+                lambda: ops.transpose(x),
+                lambda: ops.reshape(x, (-1,)),
+                lambda: ops.pad(x, [(0, 1)] * len(x.shape)),
+                lambda: ops.flip(x, 0),
+                lambda: x[: max(1, x.shape[0] - 1)],
+                lambda: x[..., None],
+                lambda: ops.take(x, [0, x.shape[0] - 1], axis=0),
+                lambda: ops.broadcast_to(x, (2, *x.shape)),
+                lambda: ops.concatenate([x, x * 2.0], axis=0),
+                lambda: ops.floor(x),
+                lambda: ops.exp(x),
+                lambda: ops.cast(ops.isfinite(x), "float32"),
+                lambda: ops.sum(x, axis=0) if len(x.shape) > 1 else x,
+                lambda: ops.max(x, axis=-1) if len(x.shape) > 1 else x,
+                lambda: ops.mean(x, axis=self.choose(range(len(x.shape)))),
+                lambda: ops.where(x > 0.3, x, -x),
+            ]
+        )()
+
+    def binary(self, x, y):
+        function = self.choose([ops.add, ops.multiply, ops.maximum, ops.divide])
+        try:
+            return function(x, y)
+        except ValueError:  # the shapes do not match
+            return x
+
+
+@given(data=st.data(), shape=st.sampled_from([(4, 8), (3, 5, 2), (1, 7), (17,)]))
+@settings(max_examples=60, deadline=None)
+def test_random_steps(data, shape):
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=shape).astype("float32") for _ in range(4)]
+    draws = Draws(data)
+    program = data.draw(
+        st.lists(st.tuples(st.booleans(), st.integers(0, 9)), max_size=12)
+    )
+    number = data.draw(st.integers(1, 3))
+
+    # The draws of the first trace are repeated: `graph_of` runs it once.
+    def function(x, y):
+        values = [x, y]
+        for is_unary, i in program:
+            a, b = values[i % len(values)], values[-1]
+            values.append(draws.unary(a) if is_unary else draws.binary(a, b))
+        return tuple([value * 1.0 for value in values[-number:]])
+
+    count_programs(function, *arrays[:2], more=[arrays[2:]])
+
+
+def image(seed=0):
+    values = np.random.default_rng(seed).normal(size=(1, 6, 5, 8))
+    return ops.convert_to_tensor(values.astype("float32"))
+
+
+AFFINE = [[0.9, 0.1, 0.3, -0.1, 0.9, 0.2, 0.0, 0.0]]
+FREQUENT = {
+    "resize": lambda x: ops.image.resize(x, (12, 10)),
+    "affine": lambda x: ops.image.affine_transform(x, ops.convert_to_tensor(AFFINE)),
+    "adaptive": lambda x: ops.adaptive_max_pool(x, (4, 4)),
+    "cross": lambda x: ops.cross(x[..., :3], x[..., 1:4]),
+    "scan": lambda x: ops.associative_scan(ops.maximum, x, axis=-1),
+}
+
+
+@pytest.mark.parametrize("name", FREQUENT)
+def test_frequent_calls(name):
+    """Later calls and gradients have the bits of the first ones."""
+    function, xs = FREQUENT[name], [image(seed) for seed in range(2)]
+
+    def bits(x):
+        with tk.GradientTape() as tape:
+            tape.watch(x)
+            y = function(x)
+        return [np.asarray(z).tobytes() for z in (function(x), y, tape.gradient(y, x))]
+
+    before = step_programs.count()
+    first = [bits(x) for x in xs]
+    for i in range(1000):
+        assert bits(xs[i % 2]) == first[i % 2]
+    assert step_programs.count() > before
+
+
+def test_other_strides():
+    def function(x, y):
+        return ops.sum((x + y) * 2.0 - y, axis=0)
+
+    rng = np.random.default_rng(0)
+    x, y = (rng.normal(size=(7, 12)).astype("float32") for _ in range(2))
+    columns = [np.asfortranarray(z) for z in (x, y)]
+    sliced = [np.repeat(z, 2, axis=1)[:, ::2] for z in (x, y)]
+    assert count_programs(function, x, y, more=[columns, sliced]) == 1
+    count_programs(function, *columns, more=[(x, y)])
+
+
+def test_order_of_axes():
+    """Results have the order of axes of NumPy, on which later sums depend."""
+
+    def function(x):
+        y = ops.transpose(x) * 2.0 + 1.0
+        return y - 3.0, ops.negative(y)
+
+    x = np.random.default_rng(0).normal(size=(9, 12)).astype("float32")
+    assert count_programs(function, x) == 1
+
+
+def test_views_are_not_copied():
+    def function(x):
+        y = ops.abs(x) + x * 2.0 - 1.0
+        return ops.transpose(y), ops.broadcast_to(y[:1], (5, 8)), y
+
+    x = np.random.default_rng(0).normal(size=(4, 8)).astype("float32")
+    graph = graph_of(function, x).pruned()
+    sequence = KernelSequence(backend(), graph, True, step_programs.use_programs)
+    for _ in range(CALLS):
+        transposed, first, y = sequence.run(x)
+    assert np.shares_memory(transposed, y)
+    assert first.strides[0] == 0
+
+
+def test_rules_of_the_thread():
+    """Programs do not run where the rules exclude generated code."""
+
+    def function(x):
+        return ops.abs(x) + x * 2.0 - 1.0
+
+    x = np.random.default_rng(0).normal(size=(4, 8)).astype("float32")
+    graph = graph_of(function, x).pruned()
+    sequence = KernelSequence(backend(), graph, True, step_programs.use_programs)
+    for _ in range(CALLS):
+        expected = sequence.run(x)
+    for setting in ({"rows_independent": True}, {"array_kernels_only": True}):
+        with rules.override(**setting):
+            np.testing.assert_array_equal(sequence.run(x), expected)
+
+
+def test_errors_of_a_program():
+    """An index out of range has the same error before and after."""
+
+    def function(x, i):
+        return ops.take(ops.abs(x) + x * 2.0 - 1.0, i, axis=0) * 2.0
+
+    x, i = np.ones((4, 8), "float32"), np.array([0, 3])
+    graph = graph_of(function, x, i).pruned()
+    before = step_programs.count()
+    sequence = KernelSequence(backend(), graph, True, step_programs.use_programs)
+    assert step_programs.count() == before + 1
+    for _ in range(CALLS):
+        sequence.run(x, i)
+    with pytest.raises((IndexError, OutOfRangeError)):
+        sequence.run(x, np.array([0, 4]))
+    assert np.shape(sequence.run(x, i)) == (2, 8)
+
+
+def test_large_scratch_memory_is_not_kept():
+    """A program with much scratch memory would keep it between calls."""
+
+    def function(x):
+        y = ops.sum(ops.reshape(ops.abs(x) * 2.0, (-1, 2)), axis=1)
+        return ops.take(y, ops.cast(y[:10], "int32") * 0, axis=0) + 1.0
+
+    x = np.ones(1 << 23, "float32")
+    graph = graph_of(function, x).pruned()
+    before = step_programs.count()
+    KernelSequence(backend(), graph, True, step_programs.use_programs)
+    assert step_programs.count() == before
+
+
+def test_primitives_exist():
+    from toolkit.backends.numpy import equal_code
+
+    assert set(equal_code._ELEMENTWISE) <= set(PRIMITIVES)

@@ -1,0 +1,354 @@
+"""Programs in place of many steps of a frequent eager call.
+
+A step costs about a microsecond of Python, and a program about three. A program has the
+same bits: it contains only operations with one possible result, and no pass rewrites
+them. It replaces the steps if it is faster in its first calls.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from time import perf_counter
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from toolkit.backends.base import Backend
+from toolkit.backends.kernels import DirectCall, Kernel
+from toolkit.backends.step_function import StepFunction
+from toolkit.backends.target import Target
+from toolkit.compiler.execute import Executable
+from toolkit.compiler.passes.rewriting import expand
+from toolkit.compiler.pipeline import compile_program
+from toolkit.ir import Graph, Kind, Node, Primitive, Spec, Value
+from toolkit.ir.value import Constant
+from toolkit.plans.rules import rules
+
+Array = Any
+_Step: TypeAlias = tuple[Kernel, Node]
+# The axes of an array by decreasing strides; None for row-major order.
+_Order: TypeAlias = tuple[int, ...] | None
+# The fewest steps that are not views. A program of fewer steps is not faster.
+_MIN_STEPS = 3
+# The bytes of the scratch memory of one program and of all programs, and their number.
+# Each program keeps its memory.
+_MAX_WORK, _MAX_TOTAL_WORK, _MAX_PROGRAMS = 1 << 23, 1 << 26, 512
+# Calls that run both the program and the steps, to compare results and times.
+_TRIALS = 4
+_programs: weakref.WeakSet[Executable] = weakref.WeakSet()
+
+
+def count() -> int:
+    """Return the number of programs."""
+    return len(_programs)
+
+
+def use_programs(
+    backend: Backend,
+    steps: Sequence[_Step],
+    outputs: Sequence[Value],
+    constants: Mapping[Value, Array],
+) -> list[_Step]:
+    """Return steps with programs in place of consecutive ones.
+
+    Args:
+        backend: the backend of the kernels.
+        steps: kernels and nodes, in order.
+        outputs: the values that the steps compute for the caller.
+        constants: the arrays of the other values that the steps read.
+    """
+    readers = Counter(x for _, node in steps for x in node.inputs)
+    readers.update(outputs)
+    replaced = list[_Step]()
+    for segment in _find_segments(backend, steps):
+        replaced += _replace(backend, segment, readers, constants)
+    return replaced
+
+
+def _find_segments(backend: Backend, steps: Sequence[_Step]) -> Iterator[list[_Step]]:
+    """Yield the steps in segments. Each is one step, or has a program.
+
+    Other steps move before a segment if they read none of its results.
+    """
+    segment, results = list[_Step](), set[Value]()
+    for step in steps:
+        _, node = step
+        if backend.has_equal_code(*step):
+            segment.append(step)
+            results.update(node.outputs)
+            continue
+        if not results.isdisjoint(node.inputs):
+            yield segment
+            segment, results = [], set()
+        yield [step]
+    if segment:
+        yield segment
+
+
+def _replace(
+    backend: Backend,
+    segment: list[_Step],
+    readers: Counter[Value],
+    constants: Mapping[Value, Array],
+) -> list[_Step]:
+    """Return steps that compute the results of a segment.
+
+    Args:
+        backend: the backend of the kernels.
+        segment: the steps.
+        readers: the number of readers of each value.
+        constants: the arrays of constants.
+    """
+    if sum(not _is_view(step) for step in segment) < _MIN_STEPS:
+        return segment
+    inner, outer = _divide(segment, readers)
+    inner_readers = Counter(x for _, node in inner for x in node.inputs)
+    read = {x for x, number in readers.items() if number > inner_readers[x]}
+    read.update(x for _, view in outer for x in view.inputs)
+    results = [y for step in inner if not _is_view(step) for y in step[1].outputs]
+    outputs = [y for y in results if y in read]
+    program = _program(backend, inner, outputs, constants)
+    return segment if program is None else [program, *outer]
+
+
+def _is_view(step: _Step) -> bool:
+    return step[1].op.kind is Kind.VIEW
+
+
+def _divide(
+    segment: list[_Step], readers: Counter[Value]
+) -> tuple[list[_Step], list[_Step]]:
+    """Return the steps of a program, and the views that others read.
+
+    A view can be among both. The program would copy it to return it.
+    """
+    inner, needed = list[_Step](), set[Value]()
+    for step in reversed(segment):
+        if not _is_view(step) or not needed.isdisjoint(step[1].outputs):
+            needed.update(step[1].inputs)
+            inner.append(step)
+    inner.reverse()
+    inner_readers = Counter(x for _, node in inner for x in node.inputs)
+    read = {x for x, number in readers.items() if number > inner_readers[x]}
+    outer = list[_Step]()
+    for step in filter(_is_view, reversed(segment)):
+        if not read.isdisjoint(step[1].outputs):
+            read.update(step[1].inputs)
+            outer.append(step)
+    outer.reverse()
+    return inner, outer
+
+
+def _program(
+    backend: Backend,
+    steps: Sequence[_Step],
+    outputs: Sequence[Value],
+    constants: Mapping[Value, Array],
+) -> _Step | None:
+    """Return one step that runs a program, or None without a program.
+
+    Args:
+        backend: the backend of the kernels.
+        steps: kernels and nodes.
+        outputs: the results that later steps or the caller read.
+        constants: the arrays of constants.
+    """
+    results = {y for _, node in steps for y in node.outputs}
+    read = dict.fromkeys(x for _, node in steps for x in node.inputs)
+    arrays = {
+        x: Constant(np.asarray(constants[x]))
+        for x in read
+        if x in constants and x.constant is None
+    }
+    inputs = [x for x in read if x not in results and x not in constants]
+    if not inputs or not outputs or len(_programs) >= _MAX_PROGRAMS:
+        return None
+    nodes = [
+        node.with_inputs([arrays.get(x, x) for x in node.inputs]) for _, node in steps
+    ]
+    body = expand(Graph(tuple(inputs), tuple(nodes), tuple(outputs)), lambda node: True)
+    program = compile_program(body, Target(backend, keeps_bits=True), "eager steps")
+    work = program.plan.nbytes
+    total = sum(x.program.plan.nbytes for x in _programs)
+    if not program.is_plain or work > _MAX_WORK or total + work > _MAX_TOTAL_WORK:
+        return None
+    executable = Executable(program)
+    _programs.add(executable)
+    single = _Steps(backend, steps, inputs, outputs, constants)
+    return DirectCall(_Trial(executable, single)), Node(
+        _primitive(outputs), inputs, {}, outputs
+    )
+
+
+def _primitive(outputs: Sequence[Value]) -> Primitive:
+    """Return the primitive of a node that runs a program."""
+    specs = tuple([y.spec for y in outputs])
+
+    def spec(*operands: Spec, **attrs: object) -> Spec | tuple[Spec, ...]:
+        return specs if len(specs) > 1 else specs[0]
+
+    return Primitive("program", Kind.CONTROL, spec)
+
+
+class _Steps:
+    """Steps that a program can replace.
+
+    Args:
+        backend: the backend of the kernels.
+        steps: kernels and nodes.
+        inputs, outputs: the values that they read, and their results.
+        constants: the arrays of constants.
+
+    Attributes:
+        run: a function of arrays that runs the steps.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        steps: Sequence[_Step],
+        inputs: Sequence[Value],
+        outputs: Sequence[Value],
+        constants: Mapping[Value, Array],
+    ) -> None:
+        self._steps, self._inputs, self._outputs = steps, inputs, outputs
+        read = {x for _, node in steps for x in node.inputs}
+        self._constants = {x: y for x, y in constants.items() if x in read}
+        function = StepFunction(inputs, self._constants)
+        for kernel, node in backend.fuse_steps(steps, outputs, constants):
+            function.add(kernel, node, ())
+        self.run: Kernel = function.write(outputs)
+
+    def orders(self, arrays: Sequence[Array]) -> list[_Order] | None:
+        """Return the order of axes in memory of each result, None if it is row-major.
+
+        NumPy orders the axes of a result as those of its operands. A reduction adds in
+        another order for another order of axes.
+
+        Args:
+            arrays: the arrays of the inputs.
+
+        Returns:
+            The orders; None in place of the list if a reduction reads an array with
+            another order of axes than the program.
+        """
+        values = {**self._constants, **dict(zip(self._inputs, arrays, strict=True))}
+        last = {x: i for i, (_, node) in enumerate(self._steps) for x in node.inputs}
+        orders = dict[Value, _Order]()
+        for i, (kernel, node) in enumerate(self._steps):
+            operands = [values[x] for x in node.inputs]
+            if _adds_several(node) and _order_of(operands[0]) is not None:
+                return None
+            result = kernel(*operands, **node.attrs)
+            results = result if isinstance(result, tuple) else (result,)
+            for y, array in zip(node.outputs, results, strict=True):
+                values[y], orders[y] = array, _order_of(array)
+            for x in node.inputs:
+                if last[x] == i:
+                    values.pop(x, None)
+        return [orders[y] for y in self._outputs]
+
+
+def _adds_several(node: Node) -> bool:
+    """Return whether a node combines more than two numbers."""
+    if node.op.name not in ("sum", "prod", "max", "min"):
+        return False
+    (x,), (y,) = node.inputs, node.outputs
+    return bool(x.spec.size > 2 * y.spec.size)
+
+
+def _order_of(array: Array) -> _Order:
+    """Return the axes of an array by decreasing strides; None if they are in order."""
+    strides = [
+        (-step, i)
+        for i, (step, extent) in enumerate(zip(array.strides, array.shape, strict=True))
+        if extent > 1
+    ]
+    if strides == sorted(strides) and all(step < 0 for step, _ in strides):
+        return None
+    others = [i for i, extent in enumerate(array.shape) if extent <= 1]
+    return (*others, *[i for _, i in sorted(strides)])
+
+
+def _reorder(array: Array, order: tuple[int, ...]) -> Array:
+    """Return a copy of a row-major array with another order of axes in memory."""
+    return array.transpose(order).copy().transpose(np.argsort(order))
+
+
+class _Trial:
+    """Program that replaces steps, if it has the same bits and is faster.
+
+    Args:
+        program: the program.
+        steps: the steps.
+    """
+
+    def __init__(self, program: Executable, steps: _Steps) -> None:
+        self._program: Executable | None = program
+        self._steps, self._single = steps, steps.run
+        self._is_tried, self._num_calls = False, 0
+        # Results depend on the strides: the program replaces calls with these strides.
+        self._strides: list[tuple[int, ...]] = []
+        self._orders: list[_Order] = []
+        # Seconds of the fastest call of the program, and of the steps.
+        self._best = [np.inf, np.inf]
+
+    def __call__(self, *arrays: Array) -> object:
+        if (
+            self._program is None
+            or rules.array_kernels_only
+            or rules.rows_independent
+            or rules.processor is not None
+        ):
+            return self._single(*arrays)
+        if self._is_tried:
+            if [x.strides for x in arrays] != self._strides:
+                return self._single(*arrays)
+            return self._call(*arrays)
+        return self._compare(*arrays)
+
+    def _call(self, *arrays: Array) -> object:
+        program = self._program
+        assert program is not None
+        results = program.call(arrays)
+        for i, order in enumerate(self._orders):
+            if order is not None:
+                results[i] = _reorder(results[i], order)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def _compare(self, *arrays: Array) -> object:
+        """Return the results of the steps, and compare them with the program's."""
+        strides = [x.strides for x in arrays]
+        if not self._num_calls:
+            orders = self._steps.orders(arrays)
+            if orders is None:
+                self._program = None
+                return self._single(*arrays)
+            self._strides, self._orders = strides, orders
+        if strides != self._strides:
+            return self._single(*arrays)
+        self._num_calls += 1
+        calls, results = (self._call, self._single), list[Any]()
+        for i, run in enumerate(calls):
+            started = perf_counter()
+            results.append(run(*arrays))
+            self._best[i] = min(self._best[i], perf_counter() - started)
+        is_faster = self._num_calls < _TRIALS or self._best[0] < self._best[1]
+        if _bits(results[0]) != _bits(results[1]) or not is_faster:
+            self._program = None
+        self._is_tried = self._num_calls == _TRIALS
+        return results[1]
+
+
+def _bits(results: object) -> list[tuple[object, ...]]:
+    """Return the bits and the strides of results."""
+    arrays = results if type(results) is tuple else (results,)
+    return [(*_layout(np.asarray(y)), np.asarray(y).tobytes()) for y in arrays]
+
+
+def _layout(array: Array) -> tuple[list[int], object]:
+    """Return the strides of the axes with several elements, and the dtype."""
+    pairs = zip(array.strides, array.shape, strict=True)
+    return [step for step, extent in pairs if extent > 1], array.dtype
