@@ -1,5 +1,8 @@
 """Test that programs that replace eager steps have the same bits and strides."""
 
+from concurrent.futures import ThreadPoolExecutor
+from itertools import permutations
+
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -87,7 +90,8 @@ def test_special_numbers(name, dtype):
     def steps(*xs):
         y = function(*xs)
         flag = y if y.dtype == "bool" else ops.less(y, xs[0])
-        return y, ops.logical_not(flag), ops.where(flag, xs[0], xs[-1])
+        chosen = ops.where(flag, xs[0], xs[-1])
+        return y, ops.logical_not(flag), chosen, ops.equal(chosen, xs[-1])
 
     for length in (3, 37, arrays[0].size):
         starts = range(0, arrays[0].size - length + 1, length)
@@ -98,8 +102,7 @@ def test_special_numbers(name, dtype):
 CASTS = ("float32", "float64", "int32", "int64", "bool", "uint8")
 
 
-@pytest.mark.parametrize("target", CASTS)
-@pytest.mark.parametrize("source", CASTS)
+@pytest.mark.parametrize(("source", "target"), [*permutations(CASTS, 2)])
 def test_casts(source, target):
     (x,) = operands(source, 1)
 
@@ -240,6 +243,55 @@ def test_views_are_not_copied():
         transposed, first, y = sequence.run(x)
     assert np.shares_memory(transposed, y)
     assert first.strides[0] == 0
+
+
+def test_repeated_operations():
+    """An operation that occurs twice runs once, but results share no memory."""
+
+    def steps(x):
+        return ops.sum(x, axis=0), ops.sum(x, axis=0), x - ops.sum(x, axis=0)
+
+    x = np.random.default_rng(0).normal(size=(40, 8)).astype("float32")
+    count_programs(steps, x)
+    graph = graph_of(steps, x).pruned()
+    first, second, _ = KernelSequence(backend(), graph).run(x)
+    assert not np.shares_memory(first, second)
+
+
+@pytest.mark.parametrize("number", [0.0, -0.0])
+def test_signed_zeros_are_separate(number):
+    """Attributes that compare equal can have other results."""
+
+    def steps(x):
+        widths = [(1, 1)]
+        padded = [ops.pad(x, widths, constant_values=y) for y in (0.0, -0.0, number)]
+        return padded[0] * 2.0, padded[1] * 2.0, padded[2] * 2.0
+
+    x = np.ones(4, "float32")
+    count_programs(steps, x)
+    graph = graph_of(steps, x).pruned()
+    results = KernelSequence(backend(), graph).run(x)
+    signs = [bool(np.signbit(y[0])) for y in results]
+    assert signs == [False, True, bool(np.signbit(number))]
+
+
+def test_threads_use_one_program():
+    """While one thread runs the program, others run the steps."""
+
+    def steps(x):
+        return ops.abs(x) * 2.0 - ops.floor(x) * x + 1.0
+
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=(20, 30)).astype("float32") for _ in range(4)]
+    graph = graph_of(steps, arrays[0]).pruned()
+    expected = [KernelSequence(backend(), graph).run(x) for x in arrays]
+    run = KernelSequence(backend(), graph, True, step_programs.use_programs).run
+
+    def repeat(i):
+        return all(np.array_equal(run(arrays[i]), expected[i]) for _ in range(500))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(repeat, range(4)))
 
 
 def test_rules_of_the_thread():

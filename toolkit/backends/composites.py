@@ -28,6 +28,7 @@ Rewrite: TypeAlias = Callable[
 _MAX_SIGNATURES = 1024
 # Elements of a result that depends on constants only, up to which it is stored.
 _MAX_FOLDED = 1 << 16
+_PLAIN = (bool, int, float, str, tuple, type(None))  # types of attributes
 _IDENTITIES = ("stop_gradient",)  # outside of programs, they return their operand
 
 
@@ -94,7 +95,7 @@ class KernelSequence:
         environment: dict[Value, Value] = {}
         steps = list(self._expand(graph, environment))
         outputs = [environment.get(y, y) for y in graph.outputs]
-        steps, folded = self._fold(steps)
+        steps, folded = self._fold(_share(steps, outputs))
         constants = self._constants_of(graph, steps, outputs, folded)
         if rewrite is not None:
             steps = rewrite(backend, steps, outputs, constants)
@@ -194,6 +195,32 @@ class KernelSequence:
             results = result if isinstance(result, tuple) else (result,)
             folded.update(zip(node.outputs, results, strict=True))
         return remaining, folded
+
+
+def _share(
+    steps: Sequence[tuple[Kernel, Node]], outputs: Sequence[Value]
+) -> list[tuple[Kernel, Node]]:
+    """Return steps without those that repeat an earlier one.
+
+    Args:
+        steps: kernels and nodes, in order.
+        outputs: the results of the sequence, which share no memory.
+    """
+    shared, replaced = dict[Hashable, Sequence[Value]](), dict[Value, Value]()
+    remaining, returned = list[tuple[Kernel, Node]](), set(outputs)
+    for kernel, node in steps:
+        node = node.with_inputs([replaced.get(x, x) for x in node.inputs])
+        is_plain = all(type(x) in _PLAIN for x in node.attrs.values())
+        # The text separates 0.0 from -0.0, and 1 from True.
+        key = node.op, tuple(node.inputs), repr(node.attrs)
+        if not is_plain or node.op.kind in (Kind.CONTROL, Kind.COLLECTIVE):
+            remaining.append((kernel, node))
+        elif key in shared and returned.isdisjoint(node.outputs):
+            replaced.update(zip(node.outputs, shared[key], strict=True))
+        else:
+            shared[key] = node.outputs
+            remaining.append((kernel, node))
+    return remaining
 
 
 def _only_kernel(

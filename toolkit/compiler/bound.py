@@ -16,6 +16,7 @@ import numpy as np
 from toolkit.backends.memory import Memory
 from toolkit.compiler.control import ControlKernel
 from toolkit.compiler.exchanges import Exchange
+from toolkit.compiler.plain_calls import make_call
 from toolkit.compiler.prepared import PreparedOperands
 from toolkit.compiler.program import Program, Segment
 from toolkit.console.progress import show_progress
@@ -103,6 +104,7 @@ class BoundProgram:
         self.runners: list[Any] = []
         self._open_specs = self.specs
         self._evaluate: Callable[..., tuple[Any, ...]] | None = None
+        self._plain_call: Callable[..., list[Array]] | None = None
         with show_progress(f"compiling {program.name}"):
             self._bind()
         self.dynamic: list[int] = [
@@ -279,7 +281,6 @@ class BoundProgram:
         ):
             cell = self.memory.view(self.arena, offset, (), value.spec.dtype)
             cell[...] = number
-        self.allocators = self.memory.allocators(self.specs)
         self.extents = values
 
     # --- running ----------------------------------------------------------------------
@@ -364,13 +365,11 @@ class BoundProgram:
 
     def call(self, inputs: Sequence[Array]) -> list[Array]:
         """Run a plain program; see `Program.is_plain`."""
-        arrays = list(map(self.memory.as_row_major, inputs))
-        results = [allocate() for allocate in self.allocators]
-        self.objects[:] = [*map(self.handle, arrays), *map(self.handle, results)]
-        self.updated_ids = []
-        for step in self.steps:
-            step()
-        return results
+        if self.extents is not None:  # the shapes differ between calls
+            return self.run(inputs, None)
+        if self._plain_call is None:
+            self._plain_call = make_call(self)
+        return self._plain_call(*inputs)
 
     def _settle(self, inputs: Sequence[Array]) -> None:
         """Recompute the values that depend on frozen inputs, if the inputs changed."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import weakref
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from time import perf_counter
 from typing import Any, TypeAlias
 
@@ -19,25 +20,28 @@ from toolkit.backends.base import Backend
 from toolkit.backends.kernels import DirectCall, Kernel
 from toolkit.backends.step_function import StepFunction
 from toolkit.backends.target import Target
-from toolkit.compiler.execute import Executable
+from toolkit.compiler.bound import BoundProgram
 from toolkit.compiler.passes.rewriting import expand
 from toolkit.compiler.pipeline import compile_program
+from toolkit.compiler.plain_calls import make_step_call
+from toolkit.compiler.program import Program
 from toolkit.ir import Graph, Kind, Node, Primitive, Spec, Value
 from toolkit.ir.value import Constant
-from toolkit.plans.rules import rules
 
 Array = Any
 _Step: TypeAlias = tuple[Kernel, Node]
 # The axes of an array by decreasing strides; None for row-major order.
 _Order: TypeAlias = tuple[int, ...] | None
-# The fewest steps that are not views. A program of fewer steps is not faster.
-_MIN_STEPS = 3
+# The time of a step in calls of NumPy, and the least time of the steps of a program. A
+# step of these kinds is a call of generated code, like a program.
+_GENERATED_KINDS, _GENERATED_TIME = (Kind.INDEX, Kind.SORT, Kind.RANDOM), 3
+_MIN_TIME = 4
 # The bytes of the scratch memory of one program and of all programs, and their number.
 # Each program keeps its memory.
 _MAX_WORK, _MAX_TOTAL_WORK, _MAX_PROGRAMS = 1 << 23, 1 << 26, 512
 # Calls that run both the program and the steps, to compare results and times.
 _TRIALS = 4
-_programs: weakref.WeakSet[Executable] = weakref.WeakSet()
+_programs: weakref.WeakSet[BoundProgram] = weakref.WeakSet()
 
 
 def count() -> int:
@@ -101,7 +105,10 @@ def _replace(
         readers: the number of readers of each value.
         constants: the arrays of constants.
     """
-    if sum(not _is_view(step) for step in segment) < _MIN_STEPS:
+    computing = [node for _, node in segment if node.op.kind is not Kind.VIEW]
+    generated = sum(node.op.kind in _GENERATED_KINDS for node in computing)
+    time = len(computing) + (_GENERATED_TIME - 1) * generated
+    if len(computing) < 2 or time < _MIN_TIME:
         return segment
     inner, outer = _divide(segment, readers)
     inner_readers = Counter(x for _, node in inner for x in node.inputs)
@@ -174,10 +181,8 @@ def _program(
     total = sum(x.program.plan.nbytes for x in _programs)
     if not program.is_plain or work > _MAX_WORK or total + work > _MAX_TOTAL_WORK:
         return None
-    executable = Executable(program)
-    _programs.add(executable)
     single = _Steps(backend, steps, inputs, outputs, constants)
-    return DirectCall(_Trial(executable, single)), Node(
+    return DirectCall(_Trial(program, single)), Node(
         _primitive(outputs), inputs, {}, outputs
     )
 
@@ -272,7 +277,7 @@ def _order_of(array: Array) -> _Order:
     return (*others, *[i for _, i in sorted(strides)])
 
 
-def _reorder(array: Array, order: tuple[int, ...]) -> Array:
+def _reorder(order: tuple[int, ...], array: Array) -> Array:
     """Return a copy of a row-major array with another order of axes in memory."""
     return array.transpose(order).copy().transpose(np.argsort(order))
 
@@ -280,66 +285,58 @@ def _reorder(array: Array, order: tuple[int, ...]) -> Array:
 class _Trial:
     """Program that replaces steps, if it has the same bits and is faster.
 
+    The results depend on the strides of the operands. So the program computes calls
+    with the strides of the first call.
+
     Args:
         program: the program.
         steps: the steps.
     """
 
-    def __init__(self, program: Executable, steps: _Steps) -> None:
-        self._program: Executable | None = program
+    def __init__(self, program: Program, steps: _Steps) -> None:
         self._steps, self._single = steps, steps.run
-        self._is_tried, self._num_calls = False, 0
-        # Results depend on the strides: the program replaces calls with these strides.
-        self._strides: list[tuple[int, ...]] = []
-        self._orders: list[_Order] = []
-        # Seconds of the fastest call of the program, and of the steps.
-        self._best = [np.inf, np.inf]
+        self._program: BoundProgram | None = BoundProgram(program)
+        _programs.add(self._program)
+        self._run: Kernel = self._start
+        # Calls of the program, and the seconds of the fastest call of both.
+        self._num_calls, self._best = 0, [np.inf, np.inf]
 
     def __call__(self, *arrays: Array) -> object:
-        if (
-            self._program is None
-            or rules.array_kernels_only
-            or rules.rows_independent
-            or rules.processor is not None
-        ):
-            return self._single(*arrays)
-        if self._is_tried:
-            if [x.strides for x in arrays] != self._strides:
-                return self._single(*arrays)
-            return self._call(*arrays)
-        return self._compare(*arrays)
+        return self._run(*arrays)
 
-    def _call(self, *arrays: Array) -> object:
-        program = self._program
-        assert program is not None
-        results = program.call(arrays)
-        for i, order in enumerate(self._orders):
-            if order is not None:
-                results[i] = _reorder(results[i], order)
-        return results[0] if len(results) == 1 else tuple(results)
+    def _start(self, *arrays: Array) -> object:
+        """Run the steps in the first call."""
+        orders, program = self._steps.orders(arrays), self._program
+        if orders is None or program is None:
+            self._reject()
+        else:
+            convert = [
+                None if order is None else partial(_reorder, order) for order in orders
+            ]
+            strides = [x.strides for x in arrays]
+            fused = make_step_call(program, strides, convert, self._single)
+            self._run = partial(self._compare, fused)
+        return self._single(*arrays)
 
-    def _compare(self, *arrays: Array) -> object:
+    def _compare(self, fused: Kernel, *arrays: Array) -> object:
         """Return the results of the steps, and compare them with the program's."""
-        strides = [x.strides for x in arrays]
-        if not self._num_calls:
-            orders = self._steps.orders(arrays)
-            if orders is None:
-                self._program = None
-                return self._single(*arrays)
-            self._strides, self._orders = strides, orders
-        if strides != self._strides:
-            return self._single(*arrays)
         self._num_calls += 1
-        calls, results = (self._call, self._single), list[Any]()
-        for i, run in enumerate(calls):
+        results = list[Any]()
+        for i, run in enumerate((fused, self._single)):
             started = perf_counter()
             results.append(run(*arrays))
             self._best[i] = min(self._best[i], perf_counter() - started)
-        is_faster = self._num_calls < _TRIALS or self._best[0] < self._best[1]
-        if _bits(results[0]) != _bits(results[1]) or not is_faster:
-            self._program = None
-        self._is_tried = self._num_calls == _TRIALS
+        if _bits(results[0]) != _bits(results[1]):
+            self._reject()
+        elif self._num_calls == _TRIALS:
+            self._run = fused
+            if self._best[0] >= self._best[1]:
+                self._reject()
         return results[1]
+
+    def _reject(self) -> None:
+        """Run the steps from now on."""
+        self._run, self._program = self._single, None
 
 
 def _bits(results: object) -> list[tuple[object, ...]]:

@@ -220,6 +220,12 @@ def _signature(arrays: Iterable[Array]) -> tuple[Hashable, ...]:
     return tuple([(type(x), x.shape, x.strides, x.dtype) for x in arrays])
 
 
+class GeneratedCall(DirectCall):
+    """A call of generated code, for operands of known specs."""
+
+    __slots__ = ()
+
+
 class EagerPrograms:
     """Programs of one node for calls of one primitive, by the shapes of their arrays.
 
@@ -316,7 +322,7 @@ class EagerPrograms:
                 by_strides[tuple(received)] = self._programs.get(key)
             return result
 
-        return DirectCall(call)
+        return GeneratedCall(call)
 
     def _needs_program(self, key: Hashable) -> bool:
         """Return whether to build a program for a key."""

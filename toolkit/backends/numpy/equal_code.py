@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolkit.backends.kernels import Kernel
-from toolkit.backends.numpy.eager import EagerPrograms
+from toolkit.backends.numpy.eager import EagerPrograms, GeneratedCall
 from toolkit.ir import Kind, Node
 
 # Generated code computes narrow floats in float32, and rounds at the end of a loop.
@@ -43,6 +43,9 @@ def has_equal_code(kernel: Kernel, node: Node) -> bool:
         return False
     if op.kind is Kind.VIEW or op.name in _MOVES or op.name in _INDEX:
         return True
+    is_generated = isinstance(kernel, (GeneratedCall, EagerPrograms))
+    if op.kind in (Kind.SORT, Kind.RANDOM):
+        return is_generated
     if op.kind is Kind.ELEMENTWISE:
         return op.name in _ELEMENTWISE or type(kernel) is EagerPrograms
     if op.kind is Kind.COMPOSITE:
