@@ -32,9 +32,10 @@ from toolkit.bench.processes import thread_environment
 # Seconds of a sample, by size: short calls are repeated.
 SECONDS = (0.006, 0.006, 0.02)
 ROUNDS = 5
-# Calls of a candidate before the clock starts, and the seconds after which they end. An
-# eager operation of toolkit gets other kernels after up to 128 calls.
-WARM_CALLS, WARM_SECONDS = 1500, 0.15
+# Calls of a candidate before the clock starts, and the seconds after which they end.
+# An eager operation of toolkit gets other kernels after 128 calls, and a program after
+# kernels of 10 ms.
+WARM_CALLS, WARM_SECONDS = 1500, 0.5
 # Above these seconds of a call fewer rounds suffice.
 LONG, LONG_ROUNDS = 0.3, 3
 # Bytes of the largest block that the C library keeps after its release.

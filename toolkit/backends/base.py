@@ -116,12 +116,14 @@ class Backend:
         """
         return list(steps)
 
-    def has_equal_code(self, kernel: Kernel, node: Node) -> bool:
+    def has_equal_code(self, kernel: Kernel, node: Node, is_even: bool) -> bool:
         """Return whether code of a program has the same bits as a kernel.
 
         Args:
             kernel: the kernel of a call outside of programs.
             node: the node that it computes, on operands with row-major axes.
+            is_even: whether the program reads contiguous arrays of the shape of the
+                operands, and numbers, to compute the operands.
         """
         return False
 

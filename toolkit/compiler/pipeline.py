@@ -108,6 +108,7 @@ def compile_program(graph: Graph, target: Target, name: str = "a graph") -> Prog
     # Array kernels fold constants, and also run graphs for signal handlers.
     of_target = {
         "rows_independent": target.rows_independent,
+        "keeps_bits": target.keeps_bits,
         "processor": target.processor or rules.processor,
         "array_kernels_only": True,
     }

@@ -36,6 +36,9 @@ _Order: TypeAlias = tuple[int, ...] | None
 # step of these kinds is a call of generated code, like a program.
 _GENERATED_KINDS, _GENERATED_TIME = (Kind.INDEX, Kind.SORT, Kind.RANDOM), 3
 _MIN_TIME = 4
+# The elements of a large result. One loop computes elementwise steps of this size, see
+# `Backend.fuse_steps`, and a program saves memory accesses.
+_LARGE, _ELEMENTWISE = 1 << 15, (Kind.ELEMENTWISE, Kind.COMPOSITE)
 # The bytes of the scratch memory of one program and of all programs, and their number.
 # Each program keeps its memory.
 _MAX_WORK, _MAX_TOTAL_WORK, _MAX_PROGRAMS = 1 << 23, 1 << 26, 512
@@ -76,19 +79,30 @@ def _find_segments(backend: Backend, steps: Sequence[_Step]) -> Iterator[list[_S
 
     Other steps move before a segment if they read none of its results.
     """
-    segment, results = list[_Step](), set[Value]()
+    segment, results, uneven = list[_Step](), set[Value](), set[Value]()
     for step in steps:
         _, node = step
-        if backend.has_equal_code(*step):
+        is_even = uneven.isdisjoint(node.inputs)
+        if backend.has_equal_code(*step, is_even):
             segment.append(step)
             results.update(node.outputs)
+            if not (is_even and _is_even(node)):
+                uneven.update(node.outputs)
             continue
         if not results.isdisjoint(node.inputs):
             yield segment
-            segment, results = [], set()
+            segment, results, uneven = [], set(), set()
         yield [step]
     if segment:
         yield segment
+
+
+def _is_even(node: Node) -> bool:
+    """Return whether a loop reads only numbers, and arrays of the result's shape."""
+    if node.op.kind not in _ELEMENTWISE:
+        return False
+    shapes = {x.spec.shape for x in (*node.inputs, *node.outputs) if x.spec.size != 1}
+    return len(shapes) <= 1
 
 
 def _replace(
@@ -105,10 +119,7 @@ def _replace(
         readers: the number of readers of each value.
         constants: the arrays of constants.
     """
-    computing = [node for _, node in segment if node.op.kind is not Kind.VIEW]
-    generated = sum(node.op.kind in _GENERATED_KINDS for node in computing)
-    time = len(computing) + (_GENERATED_TIME - 1) * generated
-    if len(computing) < 2 or time < _MIN_TIME:
+    if not _is_worthwhile([step[1] for step in segment if not _is_view(step)]):
         return segment
     inner, outer = _divide(segment, readers)
     inner_readers = Counter(x for _, node in inner for x in node.inputs)
@@ -118,6 +129,16 @@ def _replace(
     outputs = [y for y in results if y in read]
     program = _program(backend, inner, outputs, constants)
     return segment if program is None else [program, *outer]
+
+
+def _is_worthwhile(nodes: Sequence[Node]) -> bool:
+    """Return whether a program can be faster than the steps of nodes without views."""
+    if len(nodes) < 2:
+        return False
+    if max(y.spec.size for node in nodes for y in node.outputs) >= _LARGE:
+        return not all(node.op.kind in _ELEMENTWISE for node in nodes)
+    generated = sum(node.op.kind in _GENERATED_KINDS for node in nodes)
+    return len(nodes) + (_GENERATED_TIME - 1) * generated >= _MIN_TIME
 
 
 def _is_view(step: _Step) -> bool:

@@ -25,9 +25,9 @@ from toolkit.functions.garbage_collection import paused_collection
 from toolkit.functions.tape_keys import (
     CallKey,
     OperationKey,
-    find_values,
     has_registered_operations,
     is_possible,
+    require_values,
     reverse_on,
 )
 from toolkit.ir import Spec
@@ -141,7 +141,7 @@ def _find(
     else:
         _misses = 0 if has_program else _misses
         function, indices = program
-        cached = function.call, find_values(tape, call, record, indices)
+        cached = function.call, require_values(tape, call, record, indices)
     if record.key in _programs:
         if len(calls) >= _MAX_CALLS:
             calls.clear()

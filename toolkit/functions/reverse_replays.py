@@ -29,9 +29,9 @@ from toolkit.core.tensor import Tensor, state
 from toolkit.functions.tape_keys import (
     CallKey,
     OperationKey,
-    find_values,
     has_registered_operations,
     is_possible,
+    require_values,
     reverse_on,
 )
 
@@ -182,7 +182,7 @@ def reverse(
             return _run_new(tape, record, targets, sources, weights)
         replay, positions = _replays[record.key], list[int]()
         if replay is not None:
-            positions = find_values(tape, call, record, replay.indices)
+            positions = require_values(tape, call, record, replay.indices)
         if len(calls) >= _MAX_CALLS:
             calls.clear()
         cached = calls[call.key] = replay, positions

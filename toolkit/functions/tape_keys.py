@@ -223,21 +223,24 @@ def reverse_on(
     return totals
 
 
-def find_values(
+def require_values(
     tape: GradientTape,
     call: CallKey,
     record: OperationKey,
     indices: Iterable[int],
 ) -> list[int]:
-    """Return the positions of the values that a reverse pass reads.
+    """Let later calls store the values that a reverse pass reads.
 
-    Later calls of the replays on the tape store these values.
+    The calls are those of the replays on the tape.
 
     Args:
         tape: a tape.
         call: the key of its records, with all values.
         record: the key of its operations.
         indices: the indices of the values in `record`.
+
+    Returns:
+        The positions of the values.
     """
     values = [record.values[i] for i in indices]
     read = set(values)

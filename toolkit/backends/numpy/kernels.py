@@ -103,9 +103,9 @@ class NumPyBackend(Backend):
         """Return steps with one loop for consecutive elementwise ones."""
         return fuse_steps(self, steps, outputs, constants)
 
-    def has_equal_code(self, kernel: Kernel, node: Node) -> bool:
+    def has_equal_code(self, kernel: Kernel, node: Node, is_even: bool) -> bool:
         """Return whether code of a program has the same bits as a kernel."""
-        return has_equal_code(kernel, node)
+        return has_equal_code(kernel, node, is_even)
 
     @cached_property
     def _has_llvmlite(self) -> bool:

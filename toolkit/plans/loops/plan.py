@@ -102,6 +102,8 @@ class LoopNest:
         rule_digests: the digest of each step's scalar rule.
         has_fixed_order: whether the summation order of a row depends only on its
             length.
+        has_fixed_accumulators: whether the number of accumulators of a row does not
+            depend on the operations before a reduction.
         transposed_loop: the row loop along which transposed reads are contiguous; -1 if
             no read is transposed.
     """
@@ -117,6 +119,7 @@ class LoopNest:
     is_ragged: bool = False
     rule_digests: tuple[str, ...] = ()
     has_fixed_order: bool = False
+    has_fixed_accumulators: bool = False
     transposed_loop: int = -1
 
     @cached_property

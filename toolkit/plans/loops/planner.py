@@ -243,6 +243,7 @@ class NestPlanner:
             if (split or loops.rows) and transposed_loop < 0
             else 0
         )
+        reduces = any(step.reduces for step in self.steps)
         plan = LoopNest(
             reads=tuple(
                 self._read(k, row, loops.rows, transposed_loop in loops_across_rows)
@@ -261,8 +262,8 @@ class NestPlanner:
             else 0,
             is_ragged=ragged,
             rule_digests=tuple(map(_digest_of_step, self.steps)),
-            has_fixed_order=rules.rows_independent
-            and any(step.reduces for step in self.steps),
+            has_fixed_order=rules.rows_independent and reduces,
+            has_fixed_accumulators=rules.keeps_bits and reduces,
             transposed_loop=transposed_loop,
         )
         leading = self._leading_extent(loops, plan)

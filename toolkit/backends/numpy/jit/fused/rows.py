@@ -124,9 +124,9 @@ class StreamedRow:
         """
         cost = sum(cost_of(self.plan.steps[i].op) for i in phase.steps)
         unroll = 1 if not reduced or cost > _MAX_UNROLLED_COST else _ACCUMULATORS
-        return (
-            _ACCUMULATORS if reduced and self.plan.has_fixed_order else unroll
-        ), unroll
+        plan = self.plan
+        is_fixed = plan.has_fixed_order or plan.has_fixed_accumulators
+        return _ACCUMULATORS if reduced and is_fixed else unroll, unroll
 
     def _values(
         self, phase: Phase, bases: Bases, index: Number, column: Number, mask: Mask
