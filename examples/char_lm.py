@@ -87,7 +87,7 @@ def write(model, start, count):
     for _ in range(count):
         recent = text[-LENGTH:]
         x = np.array([recent + [0] * (LENGTH - len(recent))], dtype="int32")
-        logits = model.predict_on_batch(x)[0, len(recent) - 1]
+        logits = model.predict_on_batch(x)[0, len(recent) - 1].astype("float64")
         weights = np.exp((logits - logits.max()) / 0.7)  # temperature
         text.append(int(random.choice(len(ALPHABET), p=weights / weights.sum())))
     return "".join(ALPHABET[index] for index in text)
