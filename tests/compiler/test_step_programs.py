@@ -36,13 +36,13 @@ def layout(array):
     return array.dtype, array.shape, steps, array.tobytes()
 
 
-def count_programs(function, *arrays, more=()):
+def count_programs(function, *arrays, trials=()):
     """Compare a function's programs with its steps, and return their number.
 
     Args:
         function: a function of tensors.
         arrays: its operands.
-        more: other operands of the same shapes.
+        trials: other operands of the same shapes.
     """
     graph = graph_of(function, *arrays).pruned()
     before = step_programs.count()
@@ -50,7 +50,7 @@ def count_programs(function, *arrays, more=()):
     programs = KernelSequence(backend(), graph, True, step_programs.use_programs)
     number = step_programs.count() - before
     with np.errstate(all="ignore"):
-        for operands in [arrays] * CALLS + list(more) + [arrays]:
+        for operands in [arrays] * CALLS + list(trials) + [arrays]:
             pairs = zip(run(plain, operands), run(programs, operands), strict=True)
             for expected, result in pairs:
                 assert layout(np.asarray(result)) == layout(np.asarray(expected))
@@ -91,13 +91,13 @@ def test_special_numbers(name, dtype):
     def steps(*xs):
         y = function(*xs)
         flag = y if y.dtype == "bool" else ops.less(y, xs[0])
-        chosen = ops.where(flag, xs[0], xs[-1])
-        return y, ops.logical_not(flag), chosen, ops.equal(chosen, xs[-1])
+        selected = ops.where(flag, xs[0], xs[-1])
+        return y, ops.logical_not(flag), selected, ops.equal(selected, xs[-1])
 
     for length in (3, 37, arrays[0].size):
         starts = range(0, arrays[0].size - length + 1, length)
-        first, *more = [[x[i : i + length] for x in arrays] for i in starts]
-        assert count_programs(steps, *first, more=more) == 1
+        first, *trials = [[x[i : i + length] for x in arrays] for i in starts]
+        assert count_programs(steps, *first, trials=trials) == 1
 
 
 CASTS = ("float32", "float64", "int32", "int64", "bool", "uint8")
@@ -133,8 +133,8 @@ def test_large_sums(shape, name):
     arrays = [rng.normal(size=shape).astype("float32") for _ in range(3)]
     for axis in (-1, 0, None) if len(shape) > 1 else (0,):
         function = partial(SUMS[name], axis=axis)
-        more = [[x] for x in arrays[1:]]
-        assert count_programs(function, arrays[0], more=more) == 1
+        trials = [[x] for x in arrays[1:]]
+        assert count_programs(function, arrays[0], trials=trials) == 1
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_sums_with_other_reads(steps):
     rng = np.random.default_rng(0)
     for shape in [(316, 316), (1000, 100), (40000, 3)]:
         x, y = (rng.normal(size=shape).astype("float32") for _ in range(2))
-        count_programs(steps, x, more=[[y]])
+        count_programs(steps, x, trials=[[y]])
 
 
 class Draws:
@@ -218,7 +218,7 @@ def test_random_steps(data, shape):
             values.append(draws.unary(a) if is_unary else draws.binary(a, b))
         return tuple([value * 1.0 for value in values[-number:]])
 
-    count_programs(function, *arrays[:2], more=[arrays[2:]])
+    count_programs(function, *arrays[:2], trials=[arrays[2:]])
 
 
 def image(seed=0):
@@ -262,8 +262,8 @@ def test_other_strides():
     x, y = (rng.normal(size=(7, 12)).astype("float32") for _ in range(2))
     columns = [np.asfortranarray(z) for z in (x, y)]
     sliced = [np.repeat(z, 2, axis=1)[:, ::2] for z in (x, y)]
-    assert count_programs(function, x, y, more=[columns, sliced]) == 1
-    count_programs(function, *columns, more=[(x, y)])
+    assert count_programs(function, x, y, trials=[columns, sliced]) == 1
+    count_programs(function, *columns, trials=[(x, y)])
 
 
 def test_order_of_axes():
@@ -322,7 +322,7 @@ def test_signed_zeros_are_separate(number):
 
 
 def test_threads_use_one_program():
-    """While one thread runs the program, others run the steps."""
+    """A thread runs the steps while another thread runs the program."""
 
     def steps(x):
         return ops.abs(x) * 2.0 - ops.floor(x) * x + 1.0

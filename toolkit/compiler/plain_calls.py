@@ -6,12 +6,13 @@ A small program takes a microsecond, and loops over its few arrays would take an
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableSequence, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from toolkit.backends.kernels import Kernel
 from toolkit.plans.operands import contiguous
 from toolkit.plans.rules import rules
 
@@ -28,7 +29,7 @@ def make_call(bound: BoundProgram) -> Callable[..., list[Array]]:
     """Return a function of the arrays of a call, which returns new arrays.
 
     Args:
-        bound: a plain program, see `Program.is_plain`, that no other call uses.
+        bound: a plain program, see `Program.is_plain`, for one call at a time.
     """
     inputs = bound.graph.inputs
     xs, ys = _names("x", inputs), _names("y", bound.specs)
@@ -60,19 +61,19 @@ def make_step_call(
             generated code, and while another thread runs the program.
     """
     xs, ys = _names("x", strides), _names("y", bound.specs)
-    instead = f"return otherwise({', '.join(xs)})"
+    fallback = f"return otherwise({', '.join(xs)})"
     lines = [
         "if rules.array_kernels_only or rules.rows_independent "
-        f"or rules.processor is not None: {instead}"
+        f"or rules.processor is not None: {fallback}"
     ]
     for x, value, steps in zip(xs, bound.graph.inputs, strides, strict=True):
-        lines.append(f"if {x}.strides != s_{x}: {instead}")
+        lines.append(f"if {x}.strides != s_{x}: {fallback}")
         if steps != contiguous(value.spec).strides:
             lines.append(f"{x} = as_row_major({x})")
-        elif not steps:  # NumPy returns numbers in place of arrays without axes
+        elif not steps:  # NumPy returns numbers, not arrays without axes
             lines.append(f"if type({x}) is not ndarray: {x} = as_row_major({x})")
     lines += [f"{y} = new_{y}()" for y in ys]
-    lines += ["try: token = idle.pop()", f"except IndexError: {instead}"]
+    lines += ["try: token = idle.pop()", f"except IndexError: {fallback}"]
     lines += ["try:", f" {_store(xs, ys)}", " for step in steps: step()"]
     lines += ["finally: idle.append(token)"]
     functions = {}
@@ -118,14 +119,14 @@ def _objects(
     }
 
 
-def _assign(objects: Any, start: int, *handles: int) -> None:
+def _assign(table: MutableSequence[int], start: int, *handles: int) -> None:
     """Store handles in a table that is no array of integers."""
-    objects[start:] = handles
+    table[start:] = handles
 
 
 def _function(
     parameters: Sequence[str], lines: Sequence[str], objects: dict[str, object]
-) -> Callable[..., Any]:
+) -> Kernel:
     """Return a function with these lines, in which objects are local names."""
     body = "\n  ".join(lines)
     text = (
@@ -140,5 +141,5 @@ def _function(
         code = _codes[text] = compile(text, "<call of a program>", "exec")
     namespace: dict[str, Any] = {}
     exec(code, namespace)
-    function: Callable[..., Any] = namespace["make"](**objects)
+    function: Kernel = namespace["make"](**objects)
     return function

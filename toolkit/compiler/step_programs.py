@@ -1,4 +1,4 @@
-"""Programs in place of many steps of a frequent eager call.
+"""Programs that replace many steps of a frequent eager call.
 
 A step costs about a microsecond of Python, and a program about three. A program has the
 same bits: it contains only operations with one possible result, and no pass rewrites
@@ -58,7 +58,7 @@ def use_programs(
     outputs: Sequence[Value],
     constants: Mapping[Value, Array],
 ) -> list[_Step]:
-    """Return steps with programs in place of consecutive ones.
+    """Return steps in which programs replace consecutive steps.
 
     Args:
         backend: the backend of the kernels.
@@ -148,7 +148,7 @@ def _is_view(step: _Step) -> bool:
 def _divide(
     segment: list[_Step], readers: Counter[Value]
 ) -> tuple[list[_Step], list[_Step]]:
-    """Return the steps of a program, and the views that others read.
+    """Return the steps of a program, and the views that later steps read.
 
     A view can be among both. The program would copy it to return it.
     """
@@ -250,15 +250,15 @@ class _Steps:
     def orders(self, arrays: Sequence[Array]) -> list[_Order] | None:
         """Return the order of axes in memory of each result, None if it is row-major.
 
-        NumPy orders the axes of a result as those of its operands. A reduction adds in
+        NumPy gives a result the order of axes of its operands. A reduction adds in
         another order for another order of axes.
 
         Args:
             arrays: the arrays of the inputs.
 
         Returns:
-            The orders; None in place of the list if a reduction reads an array with
-            another order of axes than the program.
+            The orders, or None if a reduction reads an array with another order of axes
+            than the program.
         """
         values = {**self._constants, **dict(zip(self._inputs, arrays, strict=True))}
         last = {x: i for i, (_, node) in enumerate(self._steps) for x in node.inputs}
@@ -294,8 +294,8 @@ def _order_of(array: Array) -> _Order:
     ]
     if strides == sorted(strides) and all(step < 0 for step, _ in strides):
         return None
-    others = [i for i, extent in enumerate(array.shape) if extent <= 1]
-    return (*others, *[i for _, i in sorted(strides)])
+    short = [i for i, extent in enumerate(array.shape) if extent <= 1]
+    return (*short, *[i for _, i in sorted(strides)])
 
 
 def _reorder(order: tuple[int, ...], array: Array) -> Array:

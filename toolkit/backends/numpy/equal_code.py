@@ -27,8 +27,8 @@ _MOVES = ("concatenate", "pad")
 # Reductions with one result in any order.
 _UNORDERED = ("any", "all", "argmax", "argmin")
 _REDUCTIONS = (*_UNORDERED, "sum", "prod", "max", "min")
-# The most numbers whose order does not matter, and the most that both combine one after
-# the other. NumPy combines more of them in eight accumulators.
+# The most numbers whose order does not matter, and the most numbers that NumPy and
+# generated code combine in order. NumPy has eight accumulators for more numbers.
 _MAX_COMMUTATIVE, _MAX_SEQUENTIAL = 2, 7
 
 
