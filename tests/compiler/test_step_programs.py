@@ -66,7 +66,7 @@ def operands(dtype, count):
 
 
 UNARY = (
-    *("absolute", "negative", "floor", "ceil", "round", "trunc", "sqrt"),
+    *("absolute", "negative", "floor", "ceil", "round", "trunc", "sqrt", "rsqrt"),
     *("isnan", "isinf", "isfinite", "square"),
 )
 BINARY = (
@@ -119,6 +119,9 @@ SUMS = {
     "finite": lambda x, axis: ops.nansum(x * 2.0, axis=axis),
     "costly": lambda x, axis: ops.mean(ops.tanh(x) * ops.exp(-x), axis=axis),
     "several": lambda x, axis: (ops.sum(x * x, axis=axis), ops.max(x + 1, axis=axis)),
+    "variance": lambda x, axis: ops.mean(
+        ops.square(x - ops.mean(x, axis=axis, keepdims=True)), axis=axis
+    ),
     "loss": lambda x, axis: ops.mean(ops.square(x - ops.abs(x)) + 0.5, axis=axis),
 }
 
@@ -135,6 +138,37 @@ def test_large_sums(shape, name):
         function = partial(SUMS[name], axis=axis)
         trials = [[x] for x in arrays[1:]]
         assert count_programs(function, arrays[0], trials=trials) == 1
+
+
+BROADCASTS = {
+    "rows": lambda x, r, c, axis: ops.sum(x * r * r, axis=axis),
+    "columns": lambda x, r, c, axis: ops.sum(x * c + c, axis=axis),
+    "scale": lambda x, r, c, axis: (ops.sum(x * r + c, axis=axis), x * r),
+    "chain": lambda x, r, c, axis: ops.sum(
+        (x * ops.sum(x * c, axis=axis, keepdims=True) - r) * 2.0, axis=axis
+    ),
+    "twice": lambda x, r, c, axis: ops.sum(ops.sum(x * r * c, axis=axis), axis=-1),
+}
+
+
+@pytest.mark.parametrize("name", BROADCASTS)
+@pytest.mark.parametrize(
+    "shape", [(316, 316), (100, 1000), (40000, 3), (33, 47, 65), (7, 300, 70)], ids=str
+)
+def test_large_sums_of_broadcasts(shape, name):
+    rng = np.random.default_rng(0)
+    shapes = shape, (*shape[:-1], 1), shape[-1:]
+    first, *trials = [
+        [rng.normal(size=s).astype("float32") for s in shapes] for _ in range(3)
+    ]
+    axes = [-1, 0, *([1, (0, 1), (1, 2)] if len(shape) > 2 else [])]
+    if name != "twice":
+        axes.append(None)
+    programs = [
+        count_programs(partial(BROADCASTS[name], axis=axis), *first, trials=trials)
+        for axis in axes
+    ]
+    assert all(programs[:2])
 
 
 @pytest.mark.parametrize(
@@ -264,6 +298,19 @@ def test_other_strides():
     sliced = [np.repeat(z, 2, axis=1)[:, ::2] for z in (x, y)]
     assert count_programs(function, x, y, trials=[columns, sliced]) == 1
     count_programs(function, *columns, trials=[(x, y)])
+
+
+def test_operands_that_broadcast():
+    """The gradient of a sum has strides of 0."""
+
+    def steps(g, x):
+        return ops.sum(g, axis=0), ops.sum(g * x, axis=1), ops.sum(g * 2.0 + x)
+
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(316, 300)).astype("float32")
+    row, number = rng.normal(size=300).astype("float32"), np.float32(0.1)
+    for g in (np.broadcast_to(row, x.shape), np.broadcast_to(number, x.shape)):
+        assert count_programs(steps, g, x, trials=[[x, x], [g, x[::-1]]])
 
 
 def test_order_of_axes():

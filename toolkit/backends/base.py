@@ -9,7 +9,7 @@ from typing import Any
 from toolkit import settings
 from toolkit.backends.composites import CompositeKernel
 from toolkit.backends.generator import CodeGenerator
-from toolkit.backends.kernels import Kernel, KernelTable
+from toolkit.backends.kernels import Kernel, KernelTable, Reads
 from toolkit.backends.memory import Memory
 from toolkit.comm.group import Group
 from toolkit.errors import ArgumentError, BackendUnavailable
@@ -116,14 +116,13 @@ class Backend:
         """
         return list(steps)
 
-    def has_equal_code(self, kernel: Kernel, node: Node, is_even: bool) -> bool:
+    def has_equal_code(self, kernel: Kernel, node: Node, reads: Reads) -> bool:
         """Return whether code of a program has the same bits as a kernel.
 
         Args:
             kernel: the kernel of a call outside of programs.
             node: the node that it computes, on operands with row-major axes.
-            is_even: whether the program reads contiguous arrays of the shape of the
-                operands, and numbers, to compute the operands.
+            reads: the arrays that a loop reads to compute the operands.
         """
         return False
 

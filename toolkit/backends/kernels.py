@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
+from enum import IntEnum
 from functools import partial
 from typing import Any, TypeVar
 
@@ -27,6 +28,17 @@ Array = Any
 Kernel = Callable[..., Any]
 Attributes = Mapping[str, Any]
 KernelT = TypeVar("KernelT", bound=Kernel)
+
+
+class Reads(IntEnum):
+    """The arrays that one loop reads to compute a value.
+
+    EVEN: contiguous arrays of the shape of the value, and numbers. BROADCAST: also
+    arrays that broadcast to the shape. ROWS: arrays of which a reduction computes the
+    value. ANY: other arrays, or views.
+    """
+
+    EVEN, BROADCAST, ROWS, ANY = range(4)
 
 
 class DirectCall:

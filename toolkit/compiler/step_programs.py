@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from toolkit.backends.base import Backend
-from toolkit.backends.kernels import DirectCall, Kernel
+from toolkit.backends.kernels import DirectCall, Kernel, Reads
 from toolkit.backends.step_function import StepFunction
 from toolkit.backends.target import Target
 from toolkit.compiler.bound import BoundProgram
@@ -79,30 +79,50 @@ def _find_segments(backend: Backend, steps: Sequence[_Step]) -> Iterator[list[_S
 
     Other steps move before a segment if they read none of its results.
     """
-    segment, results, uneven = list[_Step](), set[Value](), set[Value]()
+    segment, results = list[_Step](), dict[Value, Reads]()
     for step in steps:
         _, node = step
-        is_even = uneven.isdisjoint(node.inputs)
-        if backend.has_equal_code(*step, is_even):
+        reads = max([Reads.EVEN, *(results[x] for x in node.inputs if x in results)])
+        if backend.has_equal_code(*step, reads):
             segment.append(step)
-            results.update(node.outputs)
-            if not (is_even and _is_even(node)):
-                uneven.update(node.outputs)
+            results.update(dict.fromkeys(node.outputs, _reads_of(node, results)))
             continue
-        if not results.isdisjoint(node.inputs):
+        if not results.keys().isdisjoint(node.inputs):
             yield segment
-            segment, results, uneven = [], set(), set()
+            segment, results = [], {}
         yield [step]
     if segment:
         yield segment
 
 
-def _is_even(node: Node) -> bool:
-    """Return whether a loop reads only numbers, and arrays of the result's shape."""
-    if node.op.kind not in _ELEMENTWISE:
+def _reads_of(node: Node, known: Mapping[Value, Reads]) -> Reads:
+    """Return the arrays that a loop reads to compute the results of a node.
+
+    Args:
+        node: the node.
+        known: the same for values of the segment. Other values are contiguous.
+    """
+    if node.op.kind is Kind.REDUCE:
+        return Reads.ROWS
+    is_view = node.op.name == "broadcast_to" or _adds_axes(node)
+    if node.op.kind not in _ELEMENTWISE and not is_view:
+        return Reads.ANY
+    size, reads = node.outputs[0].spec.size, Reads.EVEN
+    for x in node.inputs:
+        of_operand = known.get(x, Reads.EVEN)
+        if x.spec.size != size and of_operand is not Reads.ANY:
+            of_operand = Reads.EVEN if x.spec.size == 1 else Reads.BROADCAST
+        reads = max(reads, of_operand)
+    return reads
+
+
+def _adds_axes(node: Node) -> bool:
+    """Return whether a node only adds or removes axes of one element."""
+    if node.op.name != "reshape":
         return False
-    shapes = {x.spec.shape for x in (*node.inputs, *node.outputs) if x.spec.size != 1}
-    return len(shapes) <= 1
+    shapes = [x.spec.shape for x in (*node.inputs, *node.outputs)]
+    before, after = ([n for n in shape if n != 1] for shape in shapes)
+    return before == after
 
 
 def _replace(
@@ -239,7 +259,8 @@ class _Steps:
         outputs: Sequence[Value],
         constants: Mapping[Value, Array],
     ) -> None:
-        self._steps, self._inputs, self._outputs = steps, inputs, outputs
+        self._backend, self._steps = backend, steps
+        self._inputs, self._outputs = inputs, outputs
         read = {x for _, node in steps for x in node.inputs}
         self._constants = {x: y for x, y in constants.items() if x in read}
         function = StepFunction(inputs, self._constants)
@@ -265,7 +286,7 @@ class _Steps:
         orders = dict[Value, _Order]()
         for i, (kernel, node) in enumerate(self._steps):
             operands = [values[x] for x in node.inputs]
-            if _adds_several(node) and _order_of(operands[0]) is not None:
+            if _adds_several(node) and not self._is_in_order(kernel, node, operands[0]):
                 return None
             result = kernel(*operands, **node.attrs)
             results = result if isinstance(result, tuple) else (result,)
@@ -275,6 +296,19 @@ class _Steps:
                 if last[x] == i:
                     values.pop(x, None)
         return [orders[y] for y in self._outputs]
+
+    def _is_in_order(self, kernel: Kernel, node: Node, array: Array) -> bool:
+        """Return whether a reduction of an array has the order of the program."""
+        if not all(step or extent == 1 for step, extent in _axes_of(array)):
+            # The array broadcasts.
+            if not self._backend.has_equal_code(kernel, node, Reads.BROADCAST):
+                return False
+        return _order_of(array) is None
+
+
+def _axes_of(array: Array) -> Iterator[tuple[int, int]]:
+    """Return the stride and the extent of each axis."""
+    return zip(array.strides, array.shape, strict=True)
 
 
 def _adds_several(node: Node) -> bool:
@@ -287,14 +321,11 @@ def _adds_several(node: Node) -> bool:
 
 def _order_of(array: Array) -> _Order:
     """Return the axes of an array by decreasing strides; None if they are in order."""
-    strides = [
-        (-step, i)
-        for i, (step, extent) in enumerate(zip(array.strides, array.shape, strict=True))
-        if extent > 1
-    ]
+    axes = list(enumerate(_axes_of(array)))
+    strides = [(-step, i) for i, (step, extent) in axes if step and extent > 1]
     if strides == sorted(strides) and all(step < 0 for step, _ in strides):
         return None
-    short = [i for i, extent in enumerate(array.shape) if extent <= 1]
+    short = [i for i, (step, extent) in axes if not step or extent <= 1]
     return (*short, *[i for _, i in sorted(strides)])
 
 
@@ -368,5 +399,4 @@ def _bits(results: object) -> list[tuple[object, ...]]:
 
 def _layout(array: Array) -> tuple[list[int], object]:
     """Return the strides of the axes with several elements, and the dtype."""
-    pairs = zip(array.strides, array.shape, strict=True)
-    return [step for step, extent in pairs if extent > 1], array.dtype
+    return [step for step, extent in _axes_of(array) if extent > 1], array.dtype

@@ -10,6 +10,8 @@ from typing import Any
 MIN_ELEMENTS = 1 << 16
 # A multiplication of elements of 16 bits as multiplications of wider ones.
 _NARROW_WORK = 1 << 8
+# The call for one matrix of a stack as multiplications.
+_MATRIX_WORK = 1 << 12
 
 
 def largest_size(*arrays: Any) -> int:
@@ -21,9 +23,12 @@ def largest_size(*arrays: Any) -> int:
 def _count_multiplications(first: Any, second: Any, **attrs: object) -> int:
     """Return the multiplications of a product: elements times columns or filters.
 
-    Those of elements of 16 bits count more: NumPy copies them to float32.
+    Those of elements of 16 bits count more: NumPy copies them to float32. Each matrix
+    of a stack counts, too: NumPy calls BLAS for it.
     """
     size: int = first.size * second.shape[-1]
+    if second.ndim > 2 and "strides" not in attrs:
+        size += _MATRIX_WORK * prod(second.shape[:-2])
     return _NARROW_WORK * size if first.nbytes == 2 * first.size else size
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolkit.backends.kernels import Kernel
+from toolkit.backends.kernels import Kernel, Reads
 from toolkit.backends.numpy.eager import EagerPrograms, GeneratedCall
 from toolkit.ir import Kind, Node
 
@@ -16,7 +16,7 @@ _DTYPES = (
 _ELEMENTWISE = frozenset(
     {
         *("abs", "add", "cast", "ceil", "divide", "floor", "multiply", "negative"),
-        *("round", "sqrt", "subtract", "trunc", "maximum", "minimum", "where"),
+        *("round", "rsqrt", "sqrt", "subtract", "trunc", "maximum", "minimum", "where"),
         *("equal", "not_equal", "less", "less_equal", "isnan", "isinf", "isfinite"),
         *("logical_and", "logical_not", "logical_or", "logical_xor"),
         *("bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "reinterpret"),
@@ -32,14 +32,13 @@ _REDUCTIONS = (*_UNORDERED, "sum", "prod", "max", "min")
 _MAX_COMMUTATIVE, _MAX_SEQUENTIAL = 2, 7
 
 
-def has_equal_code(kernel: Kernel, node: Node, is_even: bool) -> bool:
+def has_equal_code(kernel: Kernel, node: Node, reads: Reads) -> bool:
     """Return whether code of a program has the same bits as a kernel.
 
     Args:
         kernel: the kernel of a call outside of programs.
         node: the node that it computes, on operands with row-major axes.
-        is_even: whether the program reads contiguous arrays of the shape of the
-            operands, and numbers, to compute the operands.
+        reads: the arrays that a loop reads to compute the operands.
     """
     op, values = node.op, (*node.inputs, *node.outputs)
     if not all(x.spec.dtype in _DTYPES and x.spec.size for x in values):
@@ -55,8 +54,20 @@ def has_equal_code(kernel: Kernel, node: Node, is_even: bool) -> bool:
         return type(kernel) is EagerPrograms and _is_elementwise(node)
     if op.kind is not Kind.REDUCE or op.name not in _REDUCTIONS:
         return False
-    # A loop over even operands has the order of a loop over the reduction alone.
-    return (is_even and type(kernel) is EagerPrograms) or _reduces_equally(node)
+    is_generated = type(kernel) is EagerPrograms and _keeps_order(node, reads)
+    return is_generated or _reduces_equally(node)
+
+
+def _keeps_order(node: Node, reads: Reads) -> bool:
+    """Return whether a loop adds in the order of a loop of the reduction alone.
+
+    A loop over contiguous arrays can join adjacent axes, but not if it also reads
+    arrays that broadcast. The order along the first or last axis is the same for both.
+    """
+    if reads is not Reads.BROADCAST:
+        return reads is Reads.EVEN
+    axes, ndim = node.attrs["axis"], node.inputs[0].spec.ndim
+    return len(axes) == 1 < ndim and axes[0] in (0, ndim - 1)
 
 
 def _is_elementwise(node: Node) -> bool:

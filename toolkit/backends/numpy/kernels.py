@@ -13,7 +13,7 @@ from toolkit import dtypes
 from toolkit.backends.array import array_table
 from toolkit.backends.base import Backend
 from toolkit.backends.generator import CodeGenerator
-from toolkit.backends.kernels import Kernel
+from toolkit.backends.kernels import Kernel, Reads
 from toolkit.backends.memory import Array, Memory
 from toolkit.backends.numpy import eager
 from toolkit.backends.numpy.blas import find_blas
@@ -103,9 +103,9 @@ class NumPyBackend(Backend):
         """Return steps with one loop for consecutive elementwise ones."""
         return fuse_steps(self, steps, outputs, constants)
 
-    def has_equal_code(self, kernel: Kernel, node: Node, is_even: bool) -> bool:
+    def has_equal_code(self, kernel: Kernel, node: Node, reads: Reads) -> bool:
         """Return whether code of a program has the same bits as a kernel."""
-        return has_equal_code(kernel, node, is_even)
+        return has_equal_code(kernel, node, reads)
 
     @cached_property
     def _has_llvmlite(self) -> bool:
