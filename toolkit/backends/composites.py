@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from toolkit import dtypes
 from toolkit.backends.kernels import DirectCall, Kernel
-from toolkit.backends.step_function import StepFunction
+from toolkit.backends.step_function import write_steps
 from toolkit.ir import Graph, Kind, Node, Primitive, Spec, Value
 
 if TYPE_CHECKING:
@@ -101,18 +101,11 @@ class KernelSequence:
             steps = rewrite(backend, steps, outputs, constants)
         if is_hot:
             steps = backend.fuse_steps(steps, outputs, constants)
-        function = StepFunction(graph.inputs, constants)
-        kept = {*graph.inputs, *constants, *outputs}
-        last = {x: i for i, (_, node) in enumerate(steps) for x in node.inputs}
-        for i, (kernel, node) in enumerate(steps):
-            touched = dict.fromkeys((*node.inputs, *node.outputs))
-            dead = [x for x in touched if last.get(x, i) == i and x not in kept]
-            function.add(kernel, node, dead)
         # A function of the arrays of the inputs. It returns the array of the only
         # output, or a tuple of arrays.
         self.run: Callable[..., Any] = _only_kernel(
             graph, steps, outputs
-        ) or function.write(outputs)
+        ) or write_steps(steps, graph.inputs, outputs, constants)
 
     def _constants_of(
         self,

@@ -98,3 +98,27 @@ class StepFunction:
         exec(code, namespace)
         function: Callable[..., Any] = namespace["make"](**self._objects)
         return function
+
+
+def write_steps(
+    steps: Sequence[tuple[Kernel, Node]],
+    inputs: Sequence[Value],
+    outputs: Sequence[Value],
+    constants: Mapping[Value, Array],
+) -> Kernel:
+    """Return a function that runs steps, and releases each result after its last use.
+
+    Args:
+        steps: kernels and nodes, in order.
+        inputs: the values that the function receives.
+        outputs: the values that it returns.
+        constants: the arrays of the other values that the kernels read.
+    """
+    function = StepFunction(inputs, constants)
+    retained = {*inputs, *constants, *outputs}
+    last = {x: i for i, (_, node) in enumerate(steps) for x in node.inputs}
+    for i, (kernel, node) in enumerate(steps):
+        touched = dict.fromkeys((*node.inputs, *node.outputs))
+        dead = [x for x in touched if last.get(x, i) == i and x not in retained]
+        function.add(kernel, node, dead)
+    return function.write(outputs)

@@ -11,6 +11,7 @@ import weakref
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from threading import Lock
 from time import perf_counter
 from typing import Any, TypeAlias
 
@@ -18,13 +19,12 @@ import numpy as np
 
 from toolkit.backends.base import Backend
 from toolkit.backends.kernels import DirectCall, Kernel, Reads
-from toolkit.backends.step_function import StepFunction
+from toolkit.backends.step_function import write_steps
 from toolkit.backends.target import Target
 from toolkit.compiler.bound import BoundProgram
 from toolkit.compiler.passes.rewriting import expand
 from toolkit.compiler.pipeline import compile_program
 from toolkit.compiler.plain_calls import make_step_call
-from toolkit.compiler.program import Program
 from toolkit.ir import Graph, Kind, Node, Primitive, Spec, Value
 from toolkit.ir.value import Constant
 
@@ -45,6 +45,7 @@ _MAX_WORK, _MAX_TOTAL_WORK, _MAX_PROGRAMS = 1 << 23, 1 << 26, 512
 # Calls that run both the program and the steps, to compare results and times.
 _TRIALS = 4
 _programs: weakref.WeakSet[BoundProgram] = weakref.WeakSet()
+_lock = Lock()
 
 
 def count() -> int:
@@ -218,12 +219,16 @@ def _program(
     ]
     body = expand(Graph(tuple(inputs), tuple(nodes), tuple(outputs)), lambda node: True)
     program = compile_program(body, Target(backend, keeps_bits=True), "eager steps")
-    work = program.plan.nbytes
-    total = sum(x.program.plan.nbytes for x in _programs)
-    if not program.is_plain or work > _MAX_WORK or total + work > _MAX_TOTAL_WORK:
+    if not program.is_plain or program.plan.nbytes > _MAX_WORK:
         return None
+    bound = BoundProgram(program)
+    with _lock:
+        total = sum(x.program.plan.nbytes for x in _programs)
+        if total + program.plan.nbytes > _MAX_TOTAL_WORK:
+            return None
+        _programs.add(bound)
     single = _Steps(backend, steps, inputs, outputs, constants)
-    return DirectCall(_Trial(program, single)), Node(
+    return DirectCall(_Trial(bound, single)), Node(
         _primitive(outputs), inputs, {}, outputs
     )
 
@@ -263,10 +268,12 @@ class _Steps:
         self._inputs, self._outputs = inputs, outputs
         read = {x for _, node in steps for x in node.inputs}
         self._constants = {x: y for x, y in constants.items() if x in read}
-        function = StepFunction(inputs, self._constants)
-        for kernel, node in backend.fuse_steps(steps, outputs, constants):
-            function.add(kernel, node, ())
-        self.run: Kernel = function.write(outputs)
+        self.run: Kernel = write_steps(
+            backend.fuse_steps(steps, outputs, constants),
+            inputs,
+            outputs,
+            self._constants,
+        )
 
     def orders(self, arrays: Sequence[Array]) -> list[_Order] | None:
         """Return the order of axes in memory of each result, None if it is row-major.
@@ -345,10 +352,9 @@ class _Trial:
         steps: the steps.
     """
 
-    def __init__(self, program: Program, steps: _Steps) -> None:
+    def __init__(self, program: BoundProgram, steps: _Steps) -> None:
         self._steps, self._single = steps, steps.run
-        self._program: BoundProgram | None = BoundProgram(program)
-        _programs.add(self._program)
+        self._program: BoundProgram | None = program
         self._run: Kernel = self._start
         # Calls of the program, and the seconds of the fastest call of both.
         self._num_calls, self._best = 0, [np.inf, np.inf]
