@@ -155,50 +155,46 @@ class Replay:
         self._pack = tree.make_packer(tree.structure_of(outputs))
         # Returns the outputs for the arrays of the inputs and Variables.
         first = 0 if _can_be_hot(graph) else 1
-        self.run: Callable[..., object] = self._counting(
-            self._runner(), self._stages[first:]
-        )
+        self.run: Callable[..., object] = self._runner(None, self._stages[first:])
 
-    def _runner(self, stage: _Stage | None = None) -> Callable[..., object]:
-        """Return a function of arrays that runs the kernels."""
+    def _runner(
+        self, stage: _Stage | None, later: Sequence[_Stage]
+    ) -> Callable[..., object]:
+        """Return a function of arrays that runs the kernels, and counts its calls.
+
+        Args:
+            stage: the stage of the kernels; None at first.
+            later: the next stages.
+        """
         pruned, rewrite = self._graph.pruned(), stage and stage.rewrite
         function = KernelSequence(self._backend, pruned, stage is not None, rewrite).run
         specs = [y.spec for y in self._graph.outputs]
+        number = count(stage.num_calls if stage else 0).__next__
+        last = later[0].num_calls if later else -1
+
+        def advance() -> None:
+            """Use the kernels of the next stage in later calls."""
+            self.run = state.quietly(self._runner, later[0], later[1:])
+
         if self._is_single:
-            return _single_runner(function, specs[0])
-        return self._nest_runner(function, specs)
-
-    def _counting(
-        self, run: Callable[..., object], stages: Sequence[_Stage], start: int = 0
-    ) -> Callable[..., object]:
-        """Return a function that gets the kernels of the next stage after its calls.
-
-        Args:
-            run: the function of arrays.
-            stages: the next stages.
-            start: the number of earlier calls.
-        """
-        if not stages:
-            return run
-        stage, *later = stages
-        number, last = count(start).__next__, stage.num_calls
-
-        def run_and_count(*arrays: Array) -> object:
-            if number() == last:
-                new = state.quietly(self._runner, stage)
-                self.run = self._counting(new, later, last)
-            return run(*arrays)
-
-        return run_and_count
+            return _single_runner(function, specs[0], number, last, advance)
+        return self._nest_runner(function, specs, number, last, advance)
 
     def _nest_runner(
-        self, function: Kernel, specs: list[Spec]
+        self,
+        function: Kernel,
+        specs: list[Spec],
+        number: Callable[[], int],
+        last: int,
+        advance: Callable[[], None],
     ) -> Callable[..., object]:
         """Return a function of arrays that returns the nest of the outputs."""
         is_tuple, spec = len(specs) > 1, specs[0]
         pack = list if self._is_list else tuple if self._is_tuple else self._pack
 
         def run(*arrays: Array) -> object:
+            if number() == last:
+                advance()
             results = state.quietly(function, *arrays)
             if not is_tuple and type(results) is _ndarray and pack is list:
                 return [Tensor(results, spec)]
@@ -306,15 +302,26 @@ def _is_elementwise(graph: Graph) -> bool:
     return kinds <= {Kind.ELEMENTWISE, Kind.COMPOSITE}
 
 
-def _single_runner(function: Kernel, spec: Spec) -> Callable[..., object]:
+def _single_runner(
+    function: Kernel,
+    spec: Spec,
+    number: Callable[[], int],
+    last: int,
+    advance: Callable[[], None],
+) -> Callable[..., object]:
     """Return a function of arrays that returns a tensor.
 
     Args:
         function: the function of the arrays.
         spec: the spec of its result.
+        number: returns the number of a call.
+        last: the number of the call from which better kernels follow.
+        advance: replaces the kernels of later calls.
     """
 
     def run(*arrays: Array) -> object:
+        if number() == last:
+            advance()
         result = state.quietly(function, *arrays)
         if type(result) is np.ndarray:
             return Tensor(result, spec)

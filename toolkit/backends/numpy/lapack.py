@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable, Sequence
-from math import prod, sqrt
+from math import sqrt
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,9 +23,8 @@ Pointer = Any
 Solver: TypeAlias = Callable[[Array, bytes], int]
 _PREFIXES = {"float32": "s", "float64": "d"}
 # The width of matrices of a stack from which a call for each matrix takes less time
-# than NumPy functions of a whole stack, and the number of matrices up to which it does
-# for any width.
-_MIN_EXTENT, _FEW_MATRICES = 16, 32
+# than NumPy functions of a whole stack.
+_MIN_EXTENT = 16
 # The number of matrices from which NumPy exchanges rows of a stack faster than Python.
 _MIN_STACK = 4
 # Elements of LAPACK's workspace for each row or column: its largest block size.
@@ -115,8 +114,8 @@ def lu_by_lapack(fallback: Kernel) -> Kernel:
         m, n = x.shape[-2:]
         k = min(m, n)
         lapack = _lapack(x.dtype.name) if x.dtype.name in _PREFIXES else None
-        is_small = k < _MIN_EXTENT and prod(x.shape[:-2]) > _FEW_MATRICES
-        if lapack is None or is_small or not k:
+        is_small = k < (_MIN_EXTENT if x.ndim > 2 else 1)
+        if lapack is None or is_small:
             fallen_back: Sequence[Array] = fallback(x, out=out)
             return fallen_back
         if out is None:
