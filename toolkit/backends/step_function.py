@@ -5,7 +5,7 @@ A loop over steps would cost more than a small kernel: it reads and unpacks tupl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from toolkit.backends.kernels import DirectCall, Kernel
@@ -83,21 +83,35 @@ class StepFunction:
         names = [self._names[y] for y in outputs]
         results = [f"{y}.copy()" if y in self._objects else y for y in names]
         returned = results[0] if len(results) == 1 else f"({', '.join(results)})"
-        body = "\n  ".join((*self._lines, f"return {returned}"))
-        text = (
-            f"def make({', '.join(self._objects)}):\n"
-            f" def run({', '.join(self._inputs)}):\n  {body}\n"
-            " return run"
-        )
-        code = _CODES.get(text)
-        if code is None:
-            if len(_CODES) >= _MAX_CODES:
-                _CODES.clear()
-            code = _CODES[text] = compile(text, "<kernels of a graph>", "exec")
-        namespace: dict[str, Any] = {}
-        exec(code, namespace)
-        function: Callable[..., Any] = namespace["make"](**self._objects)
-        return function
+        lines = (*self._lines, f"return {returned}")
+        return make_function(self._inputs, lines, self._objects)
+
+
+def make_function(
+    parameters: Sequence[str], lines: Sequence[str], objects: Mapping[str, object]
+) -> Kernel:
+    """Return a function with these lines, in which objects are local names.
+
+    Args:
+        parameters: the names of the parameters.
+        lines: the statements.
+        objects: other values that they use, by name.
+    """
+    body = "\n  ".join(lines)
+    text = (
+        f"def make({', '.join(objects)}):\n"
+        f" def run({', '.join(parameters)}):\n  {body}\n"
+        " return run"
+    )
+    code = _CODES.get(text)
+    if code is None:
+        if len(_CODES) >= _MAX_CODES:
+            _CODES.clear()
+        code = _CODES[text] = compile(text, "<kernels of a graph>", "exec")
+    namespace: dict[str, Any] = {}
+    exec(code, namespace)
+    function: Kernel = namespace["make"](**objects)
+    return function
 
 
 def write_steps(

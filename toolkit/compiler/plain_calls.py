@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from toolkit.backends.kernels import Kernel
+from toolkit.backends.step_function import make_function
 from toolkit.plans.operands import contiguous
 from toolkit.plans.rules import rules
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 Array = Any
 _Convert = Callable[[Array], Array]
-_codes: dict[str, Any] = {}
-_MAX_CODES = 512
 
 
 def make_call(bound: BoundProgram) -> Callable[..., list[Array]]:
@@ -42,7 +40,7 @@ def make_call(bound: BoundProgram) -> Callable[..., list[Array]]:
     lines.append(f"return [{', '.join(ys)}]")
     strides = [contiguous(x.spec).strides for x in inputs]
     objects = {"bound": bound, **_objects(bound, xs, ys, strides)}
-    return _function(xs, lines, objects)
+    return make_function(xs, lines, objects)
 
 
 def make_step_call(
@@ -83,7 +81,7 @@ def make_step_call(
             lines.append(f"{y} = convert_{y}({y})")
     lines.append(f"return {', '.join(ys)}")
     objects = {"otherwise": otherwise, "rules": rules, "idle": [None], **functions}
-    return _function(xs, lines, {**objects, **_objects(bound, xs, ys, strides)})
+    return make_function(xs, lines, {**objects, **_objects(bound, xs, ys, strides)})
 
 
 def _names(prefix: str, values: Sequence[object]) -> list[str]:
@@ -122,24 +120,3 @@ def _objects(
 def _assign(table: MutableSequence[int], start: int, *handles: int) -> None:
     """Store handles in a table that is no array of integers."""
     table[start:] = handles
-
-
-def _function(
-    parameters: Sequence[str], lines: Sequence[str], objects: dict[str, object]
-) -> Kernel:
-    """Return a function with these lines, in which objects are local names."""
-    body = "\n  ".join(lines)
-    text = (
-        f"def make({', '.join(objects)}):\n"
-        f" def call({', '.join(parameters)}):\n  {body}\n"
-        " return call"
-    )
-    code = _codes.get(text)
-    if code is None:
-        if len(_codes) >= _MAX_CODES:
-            _codes.clear()
-        code = _codes[text] = compile(text, "<call of a program>", "exec")
-    namespace: dict[str, Any] = {}
-    exec(code, namespace)
-    function: Kernel = namespace["make"](**objects)
-    return function

@@ -45,17 +45,16 @@ def has_equal_code(kernel: Kernel, node: Node, reads: Reads) -> bool:
         return False
     if op.kind is Kind.VIEW or op.name in _MOVES or op.name in _INDEX:
         return True
-    is_generated = isinstance(kernel, (GeneratedCall, EagerPrograms))
     if op.kind in (Kind.SORT, Kind.RANDOM):
-        return is_generated
+        return isinstance(kernel, (GeneratedCall, EagerPrograms))
     if op.kind is Kind.ELEMENTWISE:
         return op.name in _ELEMENTWISE or type(kernel) is EagerPrograms
     if op.kind is Kind.COMPOSITE:
         return type(kernel) is EagerPrograms and _is_elementwise(node)
     if op.kind is not Kind.REDUCE or op.name not in _REDUCTIONS:
         return False
-    is_generated = type(kernel) is EagerPrograms and _keeps_order(node, reads)
-    return is_generated or _reduces_equally(node)
+    is_program = type(kernel) is EagerPrograms
+    return (is_program and _keeps_order(node, reads)) or _reduces_equally(node)
 
 
 def _keeps_order(node: Node, reads: Reads) -> bool:

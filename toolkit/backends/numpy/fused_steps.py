@@ -14,7 +14,7 @@ import numpy as np
 
 from toolkit.backends.kernels import Kernel
 from toolkit.backends.numpy.eager import EagerPrograms
-from toolkit.backends.step_function import StepFunction
+from toolkit.backends.step_function import write_steps
 from toolkit.ir import Graph, Kind, Node, Primitive, Spec, Value
 from toolkit.ir.value import Constant
 
@@ -148,12 +148,8 @@ def _single_kernels(
 ) -> Kernel:
     """Return a function that runs the kernels of steps one after the other."""
     given = set(inputs)
-    function = StepFunction(
-        inputs, {x: array for x, array in constants.items() if x not in given}
-    )
-    for kernel, node in steps:
-        function.add(kernel, node, ())
-    return function.write(outputs)
+    arrays = {x: array for x, array in constants.items() if x not in given}
+    return write_steps(steps, inputs, outputs, arrays)
 
 
 def _are_distinct(body: Graph) -> bool:
